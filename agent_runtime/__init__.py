@@ -1,0 +1,1 @@
+"""Durable, idempotent tool calls for agents: a step ledger, deterministic keys, resume after a crash."""
