@@ -1,0 +1,106 @@
+"""What goes to a tool and what comes back, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request as it is frozen in the ledger: no secrets, the key included.
+
+    Tokens, API keys and signatures are added for each send, over these bytes.
+    """
+
+    method: str
+    url: str
+    body: bytes = b""
+    headers: Headers = ()
+
+    def with_headers(self, extra: Headers) -> Request:
+        """Return this request with ``extra`` headers; a name that stands already is replaced."""
+        names = {name.lower() for name, _ in extra}
+        kept = tuple(pair for pair in self.headers if pair[0].lower() not in names)
+        return Request(method=self.method, url=self.url, body=self.body, headers=kept + extra)
+
+
+class BodyState(StrEnum):
+    """How an answer's body arrived."""
+
+    WHOLE = "whole"
+    CUT = "cut"  # the connection ended, or the deadline passed, before the body did
+    OVERSIZED = "oversized"  # more bytes than the body limit; ``body`` holds the beginning
+    UNDECODABLE = "undecodable"  # a content encoding that cannot be undone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a tool answered: the status line and headers were seen, the body as far as it came."""
+
+    status: int
+    headers: Headers = ()
+    body: bytes = b""
+    body_state: BodyState = BodyState.WHOLE
+    url: str = ""  # where it came from, after redirects; empty = the request's own URL
+
+    def header(self, name: str) -> str | None:
+        """Return the first value of a header, or None."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+
+    def header_list(self, name: str) -> list[str]:
+        """Return all values of a header, in order."""
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendFailure:
+    """No status line came back.
+
+    Attributes:
+        maybe_sent: whether the request may have reached the tool; False only where that is certain.
+        error: class name of what was raised, for example ``ReadTimeout``.
+        detail: its text, with URLs and header values taken out.
+        interrupted: the caller was cancelled or interrupted; the exception is raised again once this is recorded.
+    """
+
+    maybe_sent: bool
+    error: str
+    detail: str = ""
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """What a function tool gave back: ``value`` is its result as JSON text."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """What a function tool raised.
+
+    Attributes:
+        proof: the exception says that the effect certainly did not happen.
+        error: class name; ``detail``: its text; ``retry_after``: seconds, or None.
+        control: pass it on to the caller as it is once recorded (pending, approval and lease errors).
+    """
+
+    proof: bool
+    error: str
+    detail: str = ""
+    retry_after: float | None = None
+    interrupted: bool = False
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handle:
+    """What is needed to follow a job: where to ask, and its id."""
+
+    url: str | None
+    job_id: str | None
+    protocol: str  # "location", "operation-location", "azure-async", "body", "bare"
