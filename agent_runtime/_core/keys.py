@@ -193,13 +193,7 @@ def check_name(kind: Literal["branch", "tool"], name: str) -> None:
 
 def check_label(label: str) -> None:
     """Refuse what is no label of a step (grammar at the top of this module); raises ConfigError."""
-    if not _LABEL.fullmatch(label):
-        _refuse(f"{label!r:.160} is no label of a step; labels look like step_003 or flights.step_003.v2")
-    if len(label) > MAX_LABEL:
-        _refuse(
-            f"label {label} has {len(label)} characters, {MAX_LABEL} at most: "
-            "use shorter names for branches or fewer levels of them"
-        )
+    _position(label)
 
 
 def make_label(branch: str, index: int) -> str:
@@ -212,9 +206,7 @@ def make_label(branch: str, index: int) -> str:
     """
     if index < 1:
         _refuse(f"steps are counted from 1, got {index}")
-    label = f"{branch}.step_{index:03d}" if branch else f"step_{index:03d}"
-    check_label(label)
-    return label
+    return _checked(f"{branch}.step_{index:03d}" if branch else f"step_{index:03d}")
 
 
 def revised_label(label: str, n: int) -> str:
@@ -222,10 +214,7 @@ def revised_label(label: str, n: int) -> str:
 
     Endings that the label has already fall off, since they belong to the earlier use; raises ConfigError.
     """
-    check_label(label)
-    match = _LABEL.fullmatch(label)
-    assert match is not None
-    return _with_ending(match["position"], f".v{n}")
+    return _checked(f"{_position(label)}.v{n}")
 
 
 def reissue_label(label: str, n: int) -> str:
@@ -235,19 +224,19 @@ def reissue_label(label: str, n: int) -> str:
     ``step_003.r1``. Raises ConfigError.
     """
     check_label(label)
-    return _with_ending(_REISSUE.sub("", label), f".r{n}")
+    return _checked(f"{_REISSUE.sub('', label)}.r{n}")
 
 
 def undo_label(label: str) -> str:
     """Name the step that undoes an operation: ``step_003.undo``; raises ConfigError for what is an undo itself."""
     check_label(label)
-    return _with_ending(label, ".undo")
+    return _checked(f"{label}.undo")
 
 
 def check_alias(text: str) -> None:
-    """Refuse an alias that is empty, over `MAX_FREE_TEXT` bytes, not storable, or looks like a UUID; raises ConfigError.
+    """Refuse an alias that is empty, over `MAX_FREE_TEXT` bytes or not storable; raises ConfigError.
 
-    An alias in the shape of a UUID, in upper or lower case, could be taken for a session's id.
+    So is one in the shape of a UUID, in upper or lower case: it could be taken for a session's id.
     """
     _check_text("alias", text)
     if _SESSION.fullmatch(text.strip().lower()):
@@ -353,10 +342,21 @@ def _uuid_key(document: bytes, secret: bytes | None) -> str:
     return str(uuid.UUID(bytes=raw[:16], version=4))
 
 
-def _with_ending(label: str, ending: str) -> str:
-    label += ending
+def _checked(label: str) -> str:
     check_label(label)
     return label
+
+
+def _position(label: str) -> str:
+    match = _LABEL.fullmatch(label)
+    if match is None:
+        _refuse(f"{label!r:.160} is no label of a step; labels look like step_003 or flights.step_003.v2")
+    if len(label) > MAX_LABEL:
+        _refuse(
+            f"label {label:.160} has {len(label)} characters, {MAX_LABEL} at most: "
+            "use shorter names for branches or fewer levels of them"
+        )
+    return match["position"]
 
 
 def _check_text(kind: str, text: str) -> None:
