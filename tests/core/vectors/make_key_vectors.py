@@ -1,7 +1,7 @@
 """Build the golden vectors that are shipped in agent_runtime/vectors/keys.json.
 
-Run it only when the derivation gets a new version or cases are added: ``python tests/core/vectors/make_key_vectors.py``.
-A test compares the file with what is built here, so neither can change alone.
+Run it only when the derivation gets a new version or cases are added:
+``python -m tests.core.vectors.make_key_vectors``. A test compares the file with what is built here, so neither can change alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SECRET_HEX = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 DESCRIPTION = [
     "Golden vectors of the idempotency keys that agent_runtime derives; docs/key-format.md has the algorithms.",
     "args_text is JSON as somebody may write it; parse it, write it in the named scheme, and you get canonical.",
-    "args_hash is the SHA-256 of canonical in UTF-8, in hexadecimal. hashed is the text whose digest is the key "
-    "(null for composite keys, which are put together).",
+    "args_hash is the SHA-256 of canonical in UTF-8, in hexadecimal.",
+    "hashed is the text whose digest is the key (null for composite keys, which are put together).",
     "secret_hex is the deployment secret of an HMAC-SHA-256, in hexadecimal, or null for plain SHA-256.",
     "Numbers in args_text may have more digits than a double holds; they are kept.",
 ]
@@ -59,7 +59,7 @@ REFUSED = {
     "65 levels": "[" * 65 + "]" * 65,
 }
 
-# (args, format, scheme, secret, step, tool)
+# In order: name of the arguments, format, scheme, secret, step, tool
 KEYS = [
     ("source", "composite", "jcs", None, "step_003", "provision_database"),
     ("other-order", "composite", "jcs", None, "step_003", "provision_database"),
