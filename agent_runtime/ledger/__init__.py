@@ -7,7 +7,7 @@ The contract, which one suite of tests proves for both databases:
   stops waiting tears nothing: its work is done all the same.
 * **A write takes whole or not at all**, and says which: `Took`. Each carries a write id that is stored with the rows;
   after a commit whose answer was lost the rows are read back, and the own id found means that it took.
-* **Every write but `File`, and a decision without lease, is fenced**: it takes only while the session's fence is the one
+* **Every write but `File`, and a decision without lease, is fenced**: it takes only while the fence is the one that
   the writer holds. On Postgres a batch first locks its session rows ``FOR KEY SHARE`` in order and reads the fence
   under that lock; a take-over locks the row ``FOR UPDATE``, raises the fence, and only then reads.
 * **A lease says who may write now.** `claim` gives it to a free session, to one whose lease has run out by the

@@ -1,0 +1,123 @@
+"""What a protocol can ask for: one small value for each kind of I/O, and what comes back.
+
+A protocol is a generator. It yields an effect and is sent its result; `ask` gives the result its type. If the effect
+raised, the exception is thrown into the generator where it asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from agent_runtime._model import Answer, Headers, Raised, Request, Returned, SendFailure, Write, WriteOutcome
+    from agent_runtime.config import FunctionTool, HttpTool
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Effect(Generic[T]):
+    """Something that a driver does for a protocol; ``T`` is what it sends back."""
+
+    __slots__ = ()
+
+
+Steps = Generator[Effect[Any], Any, R]
+"""A protocol that returns ``R``."""
+
+
+def ask(effect: Effect[T]) -> Steps[T]:
+    """Yield one effect and return its result with its type."""
+    result: T = yield effect
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Now(Effect[float]):
+    """The database's clock: UTC epoch seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Random(Effect[float]):
+    """A random number in [0, 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewId(Effect[str]):
+    """A fresh random UUID, lower-case with hyphens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Persist(Effect["WriteOutcome"]):
+    """Write one entry to the ledger; raises a `LedgerError` if nothing could be written."""
+
+    entry: Write
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Proof of identity for one send.
+
+    Attributes:
+        headers: secret headers, added to the frozen request.
+        principal: the identity; must be the operation's own.
+        token_id: tells tokens apart without showing them; empty where there is none.
+    """
+
+    headers: Headers = field(default=(), repr=False)
+    principal: str = ""
+    token_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoCredential:
+    """Why there is no token: ``required`` and ``refused`` need a person, ``unavailable`` may pass by itself."""
+
+    kind: Literal["required", "refused", "unavailable"]
+    message: str
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Effect["Credential | NoCredential"]):
+    """Get a fresh credential for a tool; ``rejected`` is the token id that the tool has just refused."""
+
+    tool: HttpTool | FunctionTool
+    rejected: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHeld(Effect[bool]):
+    """Whether the lease still stands by the local deadline; asked just before the first byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send(Effect["Answer | SendFailure"]):
+    """Send a frozen request with secret headers added. Seconds, bytes."""
+
+    request: Request
+    headers: Headers = field(repr=False)
+    connect: float
+    read: float
+    deadline: float
+    body_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke(Effect["Returned | Raised"]):
+    """Call a function tool with canonical args and the key."""
+
+    tool: FunctionTool
+    args: bytes
+    key: str
+    label: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep(Effect[None]):
+    """Wait so many seconds."""
+
+    seconds: float

@@ -1,0 +1,40 @@
+"""Settings: tools, contracts, policies, credentials; frozen, keyword-only, checked when built."""
+
+from agent_runtime.config.auth import ApiKey, Auth, AuthProvider, ClientCredentials, StaticToken, TokenCallable
+from agent_runtime.config.contract import (
+    STANDARD_MARKS,
+    HeaderCarrier,
+    HttpLookup,
+    Idempotency,
+    Member,
+    ReplayMark,
+    ToolContract,
+)
+from agent_runtime.config.policies import PollPolicy, RetryPolicy, Timeouts
+from agent_runtime.config.tool import AnyTool, FunctionTool, HttpTool, Key, Tool, tool, warn_without_contract
+
+__all__ = [
+    "STANDARD_MARKS",
+    "AnyTool",
+    "ApiKey",
+    "Auth",
+    "AuthProvider",
+    "ClientCredentials",
+    "FunctionTool",
+    "HeaderCarrier",
+    "HttpLookup",
+    "HttpTool",
+    "Idempotency",
+    "Key",
+    "Member",
+    "PollPolicy",
+    "ReplayMark",
+    "RetryPolicy",
+    "StaticToken",
+    "Timeouts",
+    "TokenCallable",
+    "Tool",
+    "ToolContract",
+    "tool",
+    "warn_without_contract",
+]

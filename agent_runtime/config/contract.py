@@ -1,0 +1,217 @@
+"""What a tool promises: it decides what may be done with an unsettled operation."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from agent_runtime.config import defaults
+from agent_runtime.config._checks import Duration, header_name, one_of, seconds
+from agent_runtime.config.policies import PollPolicy, RetryPolicy, Timeouts
+from agent_runtime.errors import ConfigError
+
+KeyFormat = Literal["composite", "sha256", "uuid"]
+Scheme = Literal["jcs", "python-json"]
+
+KEY_LENGTHS: Final = {"composite": 36 + 1 + (64 + 1 + 19) + 1 + 64, "sha256": 64, "uuid": 36}
+KEY_ALPHABETS: Final = {
+    "composite": "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.:",
+    "sha256": "0123456789abcdef",
+    "uuid": "0123456789abcdef-",
+}
+"""Longest key and characters of each format (``docs/key-format.md``); a label is branch, ``.step_NNN`` and suffixes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderCarrier:
+    """The key travels in a request header.
+
+    Attributes:
+        name: of the header.
+        style: ``raw``, as every deployed service reads it, or ``structured``: a quoted string (the IETF draft's form).
+        max_length: longest key that the service takes, in characters.
+        pattern: regular expression that the whole key must match, or None.
+    """
+
+    name: str = "Idempotency-Key"
+    style: Literal["raw", "structured"] = "raw"
+    max_length: int = 255
+    pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        header_name(self.name)
+        one_of("style", self.style, ("raw", "structured"))
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                msg = f"pattern {self.pattern!r} is no regular expression: {error}"
+                raise ConfigError(msg) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayMark:
+    """A header whose value says that the answer is the stored one for the key."""
+
+    header: str
+    value: str = "true"
+
+    def __post_init__(self) -> None:
+        header_name(self.header)
+
+
+STANDARD_MARKS: Final = (
+    ReplayMark(header="Idempotent-Replayed"),
+    ReplayMark(header="Idempotency-Replayed"),
+    ReplayMark(header="Idempotent-Replay"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idempotency:
+    """The tool honours a key: a repeat under the same key has no second effect.
+
+    Attributes:
+        format: ``composite`` (``<session id>:<label>:<args_hash>``), ``sha256`` or ``uuid``.
+        carrier: where the key travels.
+        scheme: canonical JSON that the tool re-hashes: ``jcs`` or ``python-json``.
+        lifetime: seconds for which the tool keeps a key, from the first request.
+        in_progress_ttl: seconds after which the tool forgets that a request is running; None = held until it ended.
+        max_execution: longest run of its handler in seconds; None = never longer than ``in_progress_ttl``.
+        replay_marks: headers beside the usual three that mark a stored answer.
+        key_bound_to_token: the tool scopes keys by token, so that a resend under a new token is a new request.
+    """
+
+    format: KeyFormat = "composite"
+    carrier: HeaderCarrier = field(default_factory=HeaderCarrier)
+    scheme: Scheme = "jcs"
+    lifetime: Duration = defaults.KEY_LIFETIME
+    in_progress_ttl: Duration | None = None
+    max_execution: Duration | None = None
+    replay_marks: tuple[ReplayMark, ...] = ()
+    key_bound_to_token: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, tuple(KEY_LENGTHS))
+        one_of("scheme", self.scheme, ("jcs", "python-json"))
+        object.__setattr__(self, "lifetime", seconds("lifetime", self.lifetime, zero=False))
+        for name in ("in_progress_ttl", "max_execution"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, seconds(name, value, zero=False))
+        self._check_format()
+
+    def _check_format(self) -> None:
+        longest = KEY_LENGTHS[self.format] + (2 if self.carrier.style == "structured" else 0)
+        if longest > self.carrier.max_length:
+            msg = (
+                f"format {self.format!r} makes keys of up to {longest} characters, {self.carrier.name} takes "
+                f"{self.carrier.max_length}; choose format='uuid' (36) or 'sha256' (64)"
+            )
+            raise ConfigError(msg)
+        if self.carrier.pattern is None:
+            return
+        pattern = re.compile(self.carrier.pattern)
+        if not any(pattern.fullmatch(sample) for sample in _SAMPLES[self.format]):
+            msg = (
+                f"no key of format {self.format!r} matches the pattern {self.carrier.pattern!r} of {self.carrier.name}"
+            )
+            raise ConfigError(msg)
+
+
+_SAMPLES: Final = {
+    "composite": ("8f14e45f-ceea-467f-8c3b-2f1f0d9a7b11:step_003:" + "0a" * 32,),
+    "sha256": ("0a" * 32,),
+    "uuid": ("8f14e45f-ceea-467f-8c3b-2f1f0d9a7b11",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member of a JSON body and the value it must have; ``name`` may be a path like ``data.state``."""
+
+    name: str
+    equals: str | int | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLookup:
+    """Asks the tool by GET what became of an operation; request and reading are data.
+
+    Attributes:
+        url: absolute, or a path on the tool's origin. ``{key}``, ``{session}``, ``{step}`` and ``{args.NAME}`` are
+            filled in, percent-encoded.
+        done: says that the operation ended; None = any 2xx that is not ``running`` or ``absent``.
+        running: says that it still runs: wait.
+        absent: says in a 2xx body that there is none; a 404 always says so.
+        result: member that holds the stored answer's body; None = the look-up's own body.
+        status: member that holds the stored answer's HTTP status (400 and above: it failed); None = it succeeded.
+        absence_is_proof: absence, seen twice after ``settle_after``, proves that nothing was applied.
+        settle_after: seconds that the target may lag behind; required with ``absence_is_proof``.
+        confirm: a second look-up that has to agree before absence counts.
+    """
+
+    url: str
+    done: Member | None = None
+    running: Member | None = None
+    absent: Member | None = None
+    result: str | None = None
+    status: str | None = None
+    absence_is_proof: bool = False
+    settle_after: Duration | None = None
+    confirm: HttpLookup | None = None
+
+    def __post_init__(self) -> None:
+        if self.absence_is_proof and self.settle_after is None:
+            raise ConfigError("absence_is_proof=True needs settle_after=: the seconds that the target may lag behind")
+        if self.settle_after is not None:
+            object.__setattr__(self, "settle_after", seconds("settle_after", self.settle_after))
+        for name in re.findall(r"\{([^}]*)\}", self.url):
+            if name not in {"key", "session", "step"} and not name.startswith("args."):
+                msg = f"look-up URL has {{{name}}}; known are {{key}}, {{session}}, {{step}} and {{args.NAME}}"
+                raise ConfigError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContract:
+    """What a tool promises to its callers.
+
+    Attributes:
+        kind: ``write`` changes the world, ``read`` does not.
+        idempotency: how it honours keys; None = it honours none.
+        lookup: how to ask what became of an operation; None = it cannot be asked.
+        on_409: what a 409 or 423 means where the body does not tell: None = ``in_progress`` with keys, else a refusal.
+        on_5xx: what a 500 (and any 5xx without keys) means: ``unknown``, ``not_applied`` or ``stored`` (a resend
+            fetches the stored end).
+        in_progress_codes, key_reused_codes, half_done_codes: problem types or vendor codes that say so, beside the
+            known ones.
+        stored_failures: statuses that are the stored end of the key wherever they come, though unmarked.
+        version: of the contract and content; goes to the ledger.
+    """
+
+    kind: Literal["read", "write"] = "write"
+    idempotency: Idempotency | None = None
+    lookup: HttpLookup | None = None
+    on_409: Literal["in_progress", "conflict", "replay"] | None = None
+    on_5xx: Literal["unknown", "not_applied", "stored"] = "unknown"
+    in_progress_codes: tuple[str, ...] = ()
+    key_reused_codes: tuple[str, ...] = ()
+    half_done_codes: tuple[str, ...] = ()
+    stored_failures: tuple[int, ...] = ()
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    polling: PollPolicy = field(default_factory=PollPolicy)
+    version: str = "1"
+
+    def __post_init__(self) -> None:
+        one_of("kind", self.kind, ("read", "write"))
+        one_of("on_409", self.on_409, (None, "in_progress", "conflict", "replay"))
+        one_of("on_5xx", self.on_5xx, ("unknown", "not_applied", "stored"))
+        if self.on_5xx == "stored" and self.idempotency is None:
+            raise ConfigError("on_5xx='stored' needs idempotency=: only a tool that honours keys stores its end")
+
+    @property
+    def honours_keys(self) -> bool:
+        """Whether a repeat under the same key has no second effect."""
+        return self.idempotency is not None
