@@ -215,8 +215,9 @@ def _plain_object(members: Iterable[tuple[Any, Any]], trail: list[str | int]) ->
     for name, item in members:
         if not isinstance(name, str) or isinstance(name, Enum):
             _refuse(f"a member's name is {type(name).__name__}; names are plain text in JSON", trail)
-        trail.append(name)
-        exact = _plain_text(name, trail)
+        exact = str.__str__(name)
+        trail.append(exact)
+        _plain_text(exact, trail)
         # Two keys of a subclass of str may be told apart by Python and still be one name.
         if exact in plain:
             _refuse("the name stands twice in its object", trail)
