@@ -1,7 +1,8 @@
 """Build the golden vectors that are shipped in agent_runtime/vectors/keys.json.
 
 Run it only when the derivation gets a new version or cases are added:
-``python -m tests.core.vectors.make_key_vectors``. A test compares the file with what is built here, so neither can change alone.
+``python -m tests.core.vectors.make_key_vectors``. A test compares the file with what is built here, so neither can
+change alone.
 """
 
 from __future__ import annotations
