@@ -18,7 +18,7 @@ from itertools import combinations
 
 import pydantic
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_runtime._core.canonical import canonical_json, parse_json
@@ -415,7 +415,7 @@ def test_names_of_branches_never_look_like_labels(one, other):
         check_name("branch", one)
         check_name("branch", other)
     except ConfigError:
-        assume(False)
+        return
     assert (make_label(one, 1) == make_label(other, 1)) == (one == other)
     for part in one.split("."):
         assert not re.fullmatch(r"step_\d+|v\d+|r\d+|undo", part)
