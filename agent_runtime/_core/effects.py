@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-if TYPE_CHECKING:
-    from agent_runtime._model import Answer, Headers, Raised, Request, Returned, SendFailure, Write, WriteOutcome
-    from agent_runtime.config import FunctionTool, HttpTool
+from agent_runtime._model import Answer, Headers, Raised, Request, Returned, SendFailure, Write, WriteOutcome
+from agent_runtime.config import FunctionTool, HttpTool
+
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class NewId(Effect[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Persist(Effect["WriteOutcome"]):
+class Persist(Effect[WriteOutcome]):
     """Write one entry to the ledger; raises a `LedgerError` if nothing could be written."""
 
     entry: Write
@@ -81,7 +81,7 @@ class NoCredential:
 
 
 @dataclass(frozen=True, slots=True)
-class Acquire(Effect["Credential | NoCredential"]):
+class Acquire(Effect[Credential | NoCredential]):
     """Get a fresh credential for a tool; ``rejected`` is the token id that the tool has just refused."""
 
     tool: HttpTool | FunctionTool
@@ -94,7 +94,7 @@ class LeaseHeld(Effect[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class Send(Effect["Answer | SendFailure"]):
+class Send(Effect[Answer | SendFailure]):
     """Send a frozen request with secret headers added. Seconds, bytes."""
 
     request: Request
@@ -106,7 +106,7 @@ class Send(Effect["Answer | SendFailure"]):
 
 
 @dataclass(frozen=True, slots=True)
-class Invoke(Effect["Returned | Raised"]):
+class Invoke(Effect[Returned | Raised]):
     """Call a function tool with canonical args and the key."""
 
     tool: FunctionTool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 Headers = tuple[tuple[str, str], ...]
@@ -85,16 +85,18 @@ class Raised:
 
     Attributes:
         proof: the exception says that the effect certainly did not happen.
+        transport: it is an HTTP client's error: with ``proof`` nothing was sent, without it may have been.
         error: class name; ``detail``: its text; ``retry_after``: seconds, or None.
-        control: pass it on to the caller as it is once recorded (pending, approval and lease errors).
+        interrupted: the caller was cancelled or interrupted, or an error of ours passes through; it is raised again
+            once this is recorded.
     """
 
     proof: bool
     error: str
+    transport: bool = False
     detail: str = ""
     retry_after: float | None = None
     interrupted: bool = False
-    exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

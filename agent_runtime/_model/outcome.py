@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from agent_runtime._model.words import for_model
+
 if TYPE_CHECKING:
     from agent_runtime._model.states import Effect, Reason, ResultState, State, Status
 
@@ -85,6 +87,4 @@ class Outcome:
 
     def for_model(self) -> dict[str, Any]:
         """Return the outcome in words for a model: plain JSON values, no secrets, the tool's own text marked."""
-        from agent_runtime._model.words import for_model  # noqa: PLC0415  words read outcomes
-
         return for_model(self)

@@ -101,6 +101,7 @@ class Change:
         mark_maybe: set ``maybe_applied``, and ``first_maybe_at`` to the start of the last attempt if it is null.
         mark_absent: count one absence more, and set ``absent_since`` to now if it is null.
         clear_absent: forget the absences.
+        mark_taken_over: nobody stands behind the attempt any more: ``last_deadline`` is now, or later if it was.
         clear_maybe: every attempt is proven not applied: unset ``maybe_applied``, ``first_maybe_at``, the absences.
     """
 
@@ -122,6 +123,7 @@ class Change:
     mark_absent: bool = False
     clear_absent: bool = False
     clear_maybe: bool = False
+    mark_taken_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,214 @@
+"""The protocol of one attempt: write that it begins, send, class the answer, write what follows."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from agent_runtime._core.backoff import wait_before_retry
+from agent_runtime._core.classify import Finding, Verdict, classify
+from agent_runtime._core.conclude import Result, conclude, evidence_of
+from agent_runtime._core.effects import Invoke, LeaseHeld, NewId, NoCredential, Now, Persist, Random, Send, ask
+from agent_runtime._core.redirects import MOST, redirect_of
+from agent_runtime._core.run import Run, advance, lease_lost, seconds_of, stop_for_auth
+from agent_runtime._model import (
+    Answer,
+    Change,
+    File,
+    NewAttempt,
+    NewEvidence,
+    Raised,
+    SendFailure,
+    State,
+)
+from agent_runtime.config import FunctionTool
+from agent_runtime.errors import EntryRefused, LeaseLost, LedgerError, NotRecorded
+
+if TYPE_CHECKING:
+    from agent_runtime._core.effects import Credential, Steps
+    from agent_runtime._model import Request
+
+UNCOUNTED = frozenset({Verdict.IN_PROGRESS, Verdict.UNAUTHORISED})
+WAITS = frozenset({Verdict.NOT_SENT, Verdict.NOT_APPLIED, Verdict.LOST, Verdict.IN_PROGRESS, Verdict.SERVER_ERROR})
+
+
+def attempt(run: Run, credential: Credential) -> Steps[bool]:
+    """Make one attempt under a credential; False = this run has nothing more to try.
+
+    Raises:
+        LeaseLost: another worker has the session.
+        NotRecorded: the tool answered and the ledger could not take it.
+        LedgerError: the attempt could not be written; nothing was sent.
+    """
+    now = yield from ask(Now())
+    limit = _limit(run, now)
+    if limit <= 0:
+        return False
+    begun = Change(state=State.IN_FLIGHT, reason=None, resume_at=None, error=None, mark_sent=True)
+    resent = run.operation.maybe_applied
+    number = run.operation.attempts + 1
+    purpose = "invoke" if isinstance(run.tool, FunctionTool) else ("resend" if resent else "send")
+    if not (yield from advance(run, begun, attempt=NewAttempt(number=number, purpose=purpose, deadline=limit))):
+        return True
+    if not (yield from ask(LeaseHeld())):
+        yield from _record(run, SendFailure(maybe_sent=False, error="LeaseEnded"))
+        raise lease_lost(run.operation)
+    run.token_id = credential.token_id
+    run.sent, run.resent = True, run.resent or resent
+    result = yield from _out(run, credential, limit)
+    return (yield from _after(run, credential, result))
+
+
+def _limit(run: Run, now: float) -> float:
+    """Return the seconds that this attempt may last as a whole."""
+    own = run.tool.contract.timeouts.attempt
+    return min(run.deadline - now, seconds_of(own) if own is not None else math.inf)
+
+
+def _out(run: Run, credential: Credential, limit: float) -> Steps[Result]:
+    operation = run.operation
+    if isinstance(run.tool, FunctionTool):
+        invoke = Invoke(run.tool, operation.args, operation.key, operation.label, operation.id)
+        called = yield from ask(invoke)
+        return called
+    assert operation.request is not None
+    return (yield from send(run, operation.request, credential, limit))
+
+
+def send(run: Run, request: Request, credential: Credential, limit: float) -> Steps[Answer | SendFailure]:
+    """Send a request and follow its redirects by our rule, all under one deadline (seconds)."""
+    timeouts = run.tool.contract.timeouts
+    begun = yield from ask(Now())
+    first: Answer | None = None
+    for _ in range(MOST + 1):
+        now = yield from ask(Now())
+        left = limit - (now - begun)
+        if left <= 0 and first is not None:
+            return first
+        result = yield from ask(
+            Send(
+                request,
+                credential.headers,
+                connect=seconds_of(timeouts.connect),
+                read=seconds_of(timeouts.read),
+                deadline=max(left, 0.001),
+                body_limit=run.body_limit,
+            )
+        )
+        if isinstance(result, SendFailure):
+            return _lost_on_the_way(result, first)
+        following = redirect_of(request, result)
+        if following is None:
+            return first if _is_dead_end(first, result) and first is not None else result
+        first, request = result, following
+    assert first is not None
+    return first
+
+
+def _lost_on_the_way(failure: SendFailure, first: Answer | None) -> Answer | SendFailure:
+    """After a 303 the request itself was answered: what was lost is only the page with its result."""
+    if first is not None and first.status == 303 and not failure.interrupted:
+        return first
+    return failure
+
+
+def _is_dead_end(first: Answer | None, last: Answer) -> bool:
+    return first is not None and first.status == 303 and last.status >= 300
+
+
+def _after(run: Run, credential: Credential, result: Result) -> Steps[bool]:
+    finding = yield from _record(run, result)
+    if isinstance(result, SendFailure | Raised) and result.interrupted:
+        run.interrupted = True
+        return False
+    if finding is None:
+        return True
+    if finding.verdict is Verdict.UNAUTHORISED:
+        return (yield from _unauthorised(run, credential))
+    if finding.verdict in {Verdict.REFUSED, Verdict.KEY_REUSED}:
+        run.refused_later = True
+    return True
+
+
+def _unauthorised(run: Run, credential: Credential) -> Steps[bool]:
+    """One refresh, then the same key and bytes; a second 401 ends the run."""
+    if run.refreshed:
+        problem = NoCredential("required", "the tool refused a fresh token as well; it wants another identity or right")
+        yield from stop_for_auth(run, problem)
+        return False
+    run.rejected = credential.token_id
+    return True
+
+
+def _record(run: Run, result: Result) -> Steps[Finding | None]:
+    """Write what an attempt's result means; None = the row had moved on, and the answer is filed beside it."""
+    now = yield from ask(Now())
+    finding = classify(result, run.tool, now=now)
+    if finding.verdict in UNCOUNTED:
+        run.waits += finding.verdict is Verdict.IN_PROGRESS
+    else:
+        run.attempts += 1
+    resume_at = yield from _resume_at(run, finding, now)
+    change = conclude(run.operation, finding, result, run.tool, resume_at=resume_at, last=run.spent)
+    seen = evidence_of(result, run.operation.attempts)
+    try:
+        took = yield from advance(run, change, evidence=(seen,))
+    except LeaseLost:
+        yield from _file(run, seen)
+        raise
+    except LedgerError as error:
+        raise _not_recorded(run, result, error) from error
+    if took:
+        return finding
+    yield from _file(run, seen)
+    return None
+
+
+def _resume_at(run: Run, finding: Finding, now: float) -> Steps[float | None]:
+    if finding.verdict not in WAITS:
+        return None
+    random = yield from ask(Random())
+    policy = run.tool.contract.retry
+    tries = run.waits if finding.verdict is Verdict.IN_PROGRESS else run.attempts
+    wait = wait_before_retry(
+        finding.wait,
+        attempt=max(tries, 1),
+        random=random,
+        base=seconds_of(policy.base),
+        factor=policy.factor,
+        cap=seconds_of(policy.cap),
+    )
+    return now + min(wait, 10 * 365 * 86400.0)
+
+
+def _file(run: Run, seen: NewEvidence) -> Steps[None]:
+    """Keep an answer that came too late to count."""
+    late = NewEvidence(
+        kind="late", attempt=seen.attempt, status=seen.status, headers=seen.headers, body=seen.body, detail=seen.detail
+    )
+    write_id = yield from ask(NewId())
+    operation = run.operation
+    entry = File(write_id=write_id, session_id=operation.session_id, operation_id=operation.id, evidence=late)
+    try:
+        yield from ask(Persist(entry))
+    except LedgerError:
+        return
+
+
+def _not_recorded(run: Run, result: Result, error: LedgerError) -> NotRecorded:
+    operation = run.operation
+    answered = "answered" if isinstance(result, Answer) else "was called"
+    because = f"the ledger cannot hold the answer ({error})" if isinstance(error, EntryRefused) else str(error)
+    msg = (
+        f"session {operation.session_id}, step {operation.label} ({operation.tool}): the tool {answered}, and that was "
+        f"NOT recorded: {because}. The request is not sent again by this call. Mend the ledger and open the session "
+        "anew: it settles the step under the same key"
+    )
+    return NotRecorded(
+        msg,
+        session_id=operation.session_id,
+        step=operation.label,
+        key=operation.key,
+        operation_id=operation.id,
+        answer=result if isinstance(result, Answer) else None,
+    )

@@ -1,0 +1,317 @@
+"""A session's rows in memory, and the rules of positions: where a call stands, and what stands there already.
+
+Counter calls are numbered per branch from 1, at the moment of the call. Calls with an address are numbered in the order
+of reservation, and found again by their address. The book does no I/O; its owner holds a lock around each call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from agent_runtime._core.keys import make_label
+from agent_runtime._model import SETTLED, OperationRecord, StepRecord, ValueRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from agent_runtime._model import Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a call asks for, as far as its place depends on it.
+
+    Attributes:
+        target: method and URL of the request without the key; None where they are not known before it is frozen.
+        args_hash: of the body as sent; None where fills make it new each time.
+        goes_on: an unsettled operation of another tool does not stand in the way (``after_unknown="continue"``).
+    """
+
+    tool: str
+    is_read: bool
+    fingerprint: str
+    args_hash: str | None
+    target: tuple[str, str] | None
+    branch: str = ""
+    at: str | None = None
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a call stands.
+
+    Attributes:
+        kind: ``replay`` (deliver what is recorded), ``settle`` (take the recorded operation further), ``new``, ``join``
+            (a new position for an operation that stands unsettled), ``refuse`` (record as not started), ``again``
+            (deliver the recorded refusal), ``diverged``.
+        step: what stands there, if anything does.
+        operation: the recorded operation, the one to join, or the one in the way.
+        takes_over: a recorded refusal at this position is replaced.
+    """
+
+    kind: Literal["replay", "settle", "new", "join", "refuse", "again", "diverged"]
+    branch: str
+    index: int
+    label: str
+    seq: int
+    step: StepRecord | None = None
+    operation: OperationRecord | None = None
+    takes_over: bool = False
+
+
+@dataclass(slots=True)
+class _Branch:
+    """One branch: its steps by index, how far counter calls have come, and who has calls by counter out."""
+
+    steps: dict[int, StepRecord] = field(default_factory=dict)
+    cursor: int = 0
+    top: int = 0
+    callers: dict[Hashable, int] = field(default_factory=dict)
+
+    def next_index(self) -> int:
+        """Return the next index for a counter call: positions that belong to an address are passed over."""
+        index = self.cursor + 1
+        while index in self.steps and self.steps[index].address is not None:
+            index += 1
+        return index
+
+
+class Book:
+    """The rows of one session and the rules of its positions. Strictly private."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.session = loaded.session
+        self.operations: dict[str, OperationRecord] = {operation.id: operation for operation in loaded.operations}
+        self.values: dict[tuple[str, str, int], ValueRecord] = {
+            (value.branch, value.name, value.index): value for value in loaded.values
+        }
+        self.value_counts: dict[tuple[str, str], int] = {}
+        self._branches: dict[str, _Branch] = {}
+        self._addresses: dict[str, StepRecord] = {}
+        self._labels: dict[str, StepRecord] = {}
+        self._out: dict[str, int] = {}
+        self._seq = 0
+        self.reached: set[str] = set()
+        for step in loaded.steps:
+            self.put(step)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        """The highest sequence number that was given out."""
+        return self._seq
+
+    def steps(self) -> list[StepRecord]:
+        """Return all steps in the order of reservation."""
+        return sorted(self._labels.values(), key=lambda step: step.seq)
+
+    def step(self, label: str) -> StepRecord | None:
+        """Return the step with a label, or None."""
+        return self._labels.get(label)
+
+    def operation_of(self, step: StepRecord) -> OperationRecord | None:
+        """Return the operation that a step points to, or None for a refused one."""
+        return None if step.operation_id is None else self.operations[step.operation_id]
+
+    def unsettled(self) -> list[OperationRecord]:
+        """Return all operations that are not settled, oldest first."""
+        return [operation for operation in self.operations.values() if operation.state not in SETTLED]
+
+    def went_on(self, step: StepRecord) -> bool:
+        """Whether the code went on after a step: a later position of its branch was taken after it was delivered.
+
+        Calls that were already out beside it, and recorded refusals, do not count.
+        """
+        since = step.delivered_seq if step.delivered_seq is not None else step.seq
+        branch = self._branch(step.branch)
+        return any(
+            other.index > step.index and other.seq > since and other.kind == "call" for other in branch.steps.values()
+        )
+
+    # -- placing ------------------------------------------------------------------------------------------------
+
+    def is_crossed(self, branch: str, caller: Hashable) -> bool:
+        """Whether another task or thread has a call by counter out on a branch."""
+        return any(other != caller for other in self._branch(branch).callers)
+
+    def place(self, ask: Ask) -> Place:
+        """Find where a call stands and take the position; whatever stands there already is not changed."""
+        branch = self._branch(ask.branch)
+        if ask.at is not None:
+            step = self._addresses.get(ask.at)
+            index = step.index if step is not None else branch.top + 1
+            branch = self._branch(step.branch) if step is not None else branch
+        else:
+            index = branch.next_index()
+            step = branch.steps.get(index)
+            branch.cursor = index
+        branch.top = max(branch.top, index)
+        place = self._existing(ask, step) if step is not None else None
+        if place is None:
+            place = self._fresh(ask, index, step)
+        self.reached.add(place.label)
+        if place.operation is not None and place.kind in {"settle", "join"}:
+            self._out[place.operation.id] = self._out.get(place.operation.id, 0) + 1
+        return place
+
+    def _existing(self, ask: Ask, step: StepRecord) -> Place | None:
+        """Return how a recorded position serves a call; None = it is a refusal that the call takes over."""
+        operation = self.operation_of(step)
+        if operation is None:
+            if matches_step(ask, step) and self.went_on(step):
+                return self._at(step, "again", self._in_the_way(ask, step))
+            return None
+        if not matches(ask, step, operation):
+            return self._at(step, "diverged", operation)
+        if step.delivered is not None and self.went_on(step):
+            return self._at(step, "replay", operation)
+        return self._at(step, "replay" if operation.state in SETTLED else "settle", operation)
+
+    def _at(
+        self,
+        step: StepRecord,
+        kind: Literal["replay", "settle", "again", "diverged"],
+        operation: OperationRecord | None,
+    ) -> Place:
+        return Place(
+            kind=kind,
+            branch=step.branch,
+            index=step.index,
+            label=step.label,
+            seq=step.seq,
+            step=step,
+            operation=operation,
+        )
+
+    def _fresh(self, ask: Ask, index: int, refused: StepRecord | None) -> Place:
+        self._seq += 1
+        waiting = list(self._blocking(ask, refused))
+        same = next((one for one in waiting if one.tool == ask.tool and one.fingerprint == ask.fingerprint), None)
+        in_the_way = next((one for one in waiting if not ask.goes_on or one.tool == ask.tool), None)
+        kind: Literal["join", "refuse", "new"] = "new"
+        operation = None
+        if same is not None:
+            kind, operation = "join", same
+        elif in_the_way is not None and not ask.is_read:
+            kind, operation = "refuse", in_the_way
+        return Place(
+            kind=kind,
+            branch=ask.branch,
+            index=index,
+            label=make_label(ask.branch, index),
+            seq=self._seq,
+            step=refused,
+            operation=operation,
+            takes_over=refused is not None,
+        )
+
+    def _in_the_way(self, ask: Ask, step: StepRecord) -> OperationRecord | None:
+        return next(self._blocking(ask, step), None)
+
+    def _blocking(self, ask: Ask, here: StepRecord | None) -> Iterator[OperationRecord]:
+        """Yield unsettled operations of the branch whose calls are over, oldest first.
+
+        Not those that a call is still out for, not those of the same address message, and not reads: a read that waits
+        changes nothing, so nothing has to wait for it.
+        """
+        seen: set[str] = set()
+        for step in sorted(self._branch(ask.branch).steps.values(), key=lambda one: one.seq):
+            operation = self.operation_of(step)
+            if operation is None or operation.id in seen or (here is not None and step.label == here.label):
+                continue
+            seen.add(operation.id)
+            if operation.state in SETTLED or operation.kind == "read" or self._out.get(operation.id):
+                continue
+            if ask.at is not None and step.address is not None and message_of(ask.at) == message_of(step.address):
+                continue
+            yield operation
+
+    # -- keeping up -----------------------------------------------------------------------------------------------
+
+    def put(self, step: StepRecord) -> None:
+        """Keep a step row: a new one, or one that has changed."""
+        branch = self._branch(step.branch)
+        branch.steps[step.index] = step
+        branch.top = max(branch.top, step.index)
+        self._labels[step.label] = step
+        if step.address is not None:
+            self._addresses[step.address] = step
+        self._seq = max(self._seq, step.seq)
+
+    def update(self, operation: OperationRecord) -> None:
+        """Keep an operation row as it stands now."""
+        known = self.operations.get(operation.id)
+        if known is None or known.version <= operation.version:
+            self.operations[operation.id] = operation
+
+    def began(self, operation_id: str) -> None:
+        """Note that a call is out for an operation that was just made."""
+        self._out[operation_id] = self._out.get(operation_id, 0) + 1
+
+    def ended(self, operation_id: str) -> None:
+        """Note that a call for an operation is over."""
+        left = self._out.get(operation_id, 0) - 1
+        if left > 0:
+            self._out[operation_id] = left
+        else:
+            self._out.pop(operation_id, None)
+
+    def enter(self, branch: str, caller: Hashable) -> None:
+        """Note that a caller has a call by counter out."""
+        callers = self._branch(branch).callers
+        callers[caller] = callers.get(caller, 0) + 1
+
+    def leave(self, branch: str, caller: Hashable) -> None:
+        """Note that a call by counter is over."""
+        callers = self._branch(branch).callers
+        left = callers.get(caller, 0) - 1
+        if left > 0:
+            callers[caller] = left
+        else:
+            callers.pop(caller, None)
+
+    def next_value(self, branch: str, name: str) -> int:
+        """Return the count of the next value of a name in a branch, from 1."""
+        count = self.value_counts.get((branch, name), 0) + 1
+        self.value_counts[branch, name] = count
+        return count
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is out anywhere."""
+        return bool(self._out) or any(branch.callers for branch in self._branches.values())
+
+    def not_reached(self) -> list[str]:
+        """Return the labels of recorded steps that this object's calls have not come to."""
+        return [step.label for step in self.steps() if step.label not in self.reached]
+
+    def _branch(self, name: str) -> _Branch:
+        return self._branches.setdefault(name, _Branch())
+
+
+def matches(ask: Ask, step: StepRecord, operation: OperationRecord) -> bool:
+    """Whether a call is the recorded one: the same tool, and an equal fingerprint or an equal request."""
+    if ask.tool != operation.tool:
+        return False
+    if ask.fingerprint in {operation.fingerprint, step.fingerprint}:
+        return True
+    return ask.args_hash == operation.args_hash and ask.target == target_of(operation)
+
+
+def matches_step(ask: Ask, step: StepRecord) -> bool:
+    """Whether a call is the refused one."""
+    return ask.tool == step.tool and (ask.fingerprint == step.fingerprint or ask.args_hash == step.args_hash)
+
+
+def target_of(operation: OperationRecord) -> tuple[str, str] | None:
+    """Return method and URL of a recorded request, or None for a function tool."""
+    return None if operation.request is None else (operation.request.method, operation.request.url)
+
+
+def message_of(address: str) -> str:
+    """Return the message that an address belongs to: what stands before its last ``.N``."""
+    head, dot, tail = address.rpartition(".")
+    return head if dot and tail.isdecimal() else address

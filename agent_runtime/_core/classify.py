@@ -1,0 +1,169 @@
+"""What one answer, or none, says about its own attempt; what follows for the operation is `conclude`'s.
+
+Facts: RFC 9110 section 15, RFC 6585, RFC 8470, the Idempotency-Key draft sections 2.6 and 2.7, RFC 9457.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from agent_runtime._core.jobs import job_handle
+from agent_runtime._core.problem import read_problem
+from agent_runtime._core.results import read_result
+from agent_runtime._core.retry_after import retry_after
+from agent_runtime._model import Answer, BodyState, Handle, Raised, ResultState, Returned, SendFailure
+from agent_runtime.config import STANDARD_MARKS
+
+if TYPE_CHECKING:
+    from agent_runtime._core.problem import Problem
+    from agent_runtime.config import AnyTool, ReplayMark, ToolContract
+
+
+class Verdict(StrEnum):
+    """What is known of one attempt."""
+
+    SUCCESS = "success"
+    ACCEPTED = "accepted"  # a job runs
+    REFUSED = "refused"  # not applied, and asking again would not help
+    NOT_SENT = "not_sent"  # the request certainly did not arrive
+    NOT_APPLIED = "not_applied"  # not applied, and asking again later may help
+    UNAUTHORISED = "unauthorised"  # not applied; a fresh token may help
+    IN_PROGRESS = "in_progress"  # a request under this key is running
+    LOST = "lost"  # may have been applied; a resend under the key is in order
+    SERVER_ERROR = "server_error"  # may have been applied; a resend could double it
+    STORED_END = "stored_end"  # the tool's stored end of this key
+    KEY_REUSED = "key_reused"  # the key stands for another payload
+    HALF_DONE = "half_done"  # the tool stopped in the middle and keeps that as its end
+    REDIRECTED = "redirected"  # answered by a redirect that proves nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A verdict with what came with it.
+
+    Attributes:
+        replayed: the answer bears a replay mark.
+        wait: seconds that the tool asked to wait, or None.
+        result_state: of a success, whether its body can be used.
+        handle: of an accepted job.
+    """
+
+    verdict: Verdict
+    replayed: bool = False
+    wait: float | None = None
+    result_state: ResultState = ResultState.OK
+    handle: Handle | None = None
+
+
+NOT_APPLIED: Final = frozenset({408, 421, 425, 429})
+GATEWAY: Final = frozenset({502, 503, 504})
+KEY_REUSED: Final = frozenset(
+    {
+        "key-reused",
+        "idempotency_key_reused",
+        "idempotency-key-reused",
+        "idempotency_error",
+        "IdempotentParameterMismatch",
+    }
+)
+HALF_DONE: Final = frozenset({"partly-applied"})
+IN_PROGRESS: Final = frozenset(
+    {"in-progress", "idempotency_key_in_use", "request_in_progress", "operation-in-progress"}
+)
+
+
+def classify(result: Answer | SendFailure | Returned | Raised, tool: AnyTool, *, now: float) -> Finding:
+    """Return what a result says about its own attempt. ``now``: UTC epoch seconds of its arrival."""
+    if isinstance(result, SendFailure):
+        return Finding(verdict=Verdict.LOST if result.maybe_sent else Verdict.NOT_SENT)
+    if isinstance(result, Returned):
+        return Finding(verdict=Verdict.SUCCESS, result_state=read_result(result.body, BodyState.WHOLE, tool).state)
+    if isinstance(result, Raised):
+        return _raised(result, tool.contract)
+    return _answer(result, tool, now)
+
+
+def _raised(raised: Raised, contract: ToolContract) -> Finding:
+    if raised.proof:
+        verdict = Verdict.NOT_SENT if raised.retry_after is None and raised.transport else Verdict.NOT_APPLIED
+        if raised.retry_after is None and not raised.transport:
+            verdict = Verdict.REFUSED
+        return Finding(verdict=verdict, wait=raised.retry_after)
+    if raised.transport or raised.interrupted:
+        return Finding(verdict=Verdict.LOST)
+    return Finding(verdict=_by_5xx_rule(contract))
+
+
+def _answer(answer: Answer, tool: AnyTool, now: float) -> Finding:
+    contract = tool.contract
+    replayed = is_replayed(answer, contract)
+    wait = retry_after(answer.headers, now=now, status=answer.status)
+    if answer.status < 300:
+        return _success(answer, tool, replayed=replayed, wait=wait)
+    if answer.status < 400:
+        return Finding(verdict=Verdict.REDIRECTED, replayed=replayed)
+    codes = _codes(read_problem(answer))
+    if codes & (HALF_DONE | set(contract.half_done_codes)):
+        return Finding(verdict=Verdict.HALF_DONE, replayed=replayed)
+    if replayed or answer.status in contract.stored_failures:
+        return Finding(verdict=Verdict.STORED_END, replayed=replayed)
+    if answer.status in {409, 417, 422} and codes & (KEY_REUSED | set(contract.key_reused_codes)):
+        return Finding(verdict=Verdict.KEY_REUSED)
+    return Finding(verdict=_plain_refusal(answer.status, codes, contract), wait=wait)
+
+
+def _success(answer: Answer, tool: AnyTool, *, replayed: bool, wait: float | None) -> Finding:
+    if answer.status == 202:
+        return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, wait=wait, handle=job_handle(answer))
+    state = read_result(answer.body, answer.body_state, tool).state
+    return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=state)
+
+
+def _plain_refusal(status: int, codes: frozenset[str], contract: ToolContract) -> Verdict:
+    if status in NOT_APPLIED:
+        return Verdict.NOT_APPLIED
+    if status == 401:
+        return Verdict.UNAUTHORISED
+    if status in {409, 423}:
+        return _conflict(codes, contract)
+    if status < 500:
+        return Verdict.REFUSED
+    if status in GATEWAY and contract.honours_keys:
+        return Verdict.LOST
+    return _by_5xx_rule(contract)
+
+
+def _conflict(codes: frozenset[str], contract: ToolContract) -> Verdict:
+    if codes & (IN_PROGRESS | set(contract.in_progress_codes)):
+        return Verdict.IN_PROGRESS
+    if contract.on_409 == "replay":
+        return Verdict.STORED_END
+    if contract.on_409 == "in_progress" or (contract.on_409 is None and contract.honours_keys):
+        return Verdict.IN_PROGRESS
+    return Verdict.REFUSED
+
+
+def _by_5xx_rule(contract: ToolContract) -> Verdict:
+    if contract.on_5xx == "not_applied":
+        return Verdict.NOT_APPLIED
+    return Verdict.LOST if contract.on_5xx == "stored" else Verdict.SERVER_ERROR
+
+
+def _codes(problem: Problem | None) -> frozenset[str]:
+    """Return what identifies a problem: its type, the last part of its type, its vendor code."""
+    if problem is None:
+        return frozenset()
+    last = problem.type.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1].rsplit("#", 1)[-1]
+    return frozenset(filter(None, (problem.type, last, problem.code)))
+
+
+def is_replayed(answer: Answer, contract: ToolContract) -> bool:
+    """Whether the VALUE of a replay mark says that the answer is the stored one; a missing mark proves nothing."""
+    declared: tuple[ReplayMark, ...] = contract.idempotency.replay_marks if contract.idempotency else ()
+    for mark in (*STANDARD_MARKS, *declared):
+        values = {value.strip().lower() for value in answer.header_list(mark.header)}
+        if mark.value.lower() in values or (mark.value == "true" and values & {"?1", "1"}):
+            return True
+    return False

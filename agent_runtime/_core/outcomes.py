@@ -1,0 +1,311 @@
+"""From a row of the ledger to what a caller is told: one of eight words, or the error that says the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_runtime._core.results import read_result
+from agent_runtime._model import (
+    BodyState,
+    Effect,
+    Outcome,
+    Reason,
+    ResultState,
+    State,
+    Status,
+    ToolResult,
+)
+from agent_runtime.errors import (
+    KeyConflict,
+    PartialResult,
+    PlanDiverged,
+    ResultInvalid,
+    StepCancelled,
+    StepError,
+    StepFailed,
+    StepPending,
+    StepUnknown,
+    UnsettledStep,
+)
+
+if TYPE_CHECKING:
+    from agent_runtime._core.book import Place
+    from agent_runtime._model import OperationRecord, Source
+    from agent_runtime.config import AnyTool
+
+STATUS: Final = {
+    State.READY: Status.PENDING,
+    State.IN_FLIGHT: Status.UNKNOWN,
+    State.ACCEPTED: Status.PENDING,
+    State.UNKNOWN: Status.UNKNOWN,
+    State.SUCCEEDED: Status.SUCCEEDED,
+    State.FAILED: Status.FAILED,
+    State.CANCELLED: Status.CANCELLED,
+}
+KIND: Final = {Reason.APPROVAL: "approval", Reason.AUTH: "auth"}
+
+BECAUSE: Final = {
+    Reason.LOST_ANSWER: "The request may have arrived and no usable answer came.",
+    Reason.INTERRUPTED: "The worker ended while the request was out.",
+    Reason.SERVER_ERROR: "The tool answered with a server error, which proves nothing about the effect.",
+    Reason.IN_PROGRESS: "The tool says that a request under this key is still running.",
+    Reason.REDIRECTED: "The tool answered with a redirect that proves nothing about the effect.",
+    Reason.REFUSED_LATER: "A later attempt was refused, which proves nothing about the earlier one.",
+    Reason.KEY_CONFLICT: "The tool's answer belongs to another request under this key.",
+    Reason.EXCEPTION: "The function raised an exception that does not say whether its effect happened.",
+    Reason.RETRY_AFTER: "No attempt was applied, and the tool cannot take it now.",
+    Reason.AUTH: "No attempt was applied; new proof of identity is wanted.",
+    Reason.APPROVAL: "Nothing was sent; a person has to approve it.",
+    Reason.REFUSED: "The tool refused it.",
+    Reason.STORED: "This is the tool's stored end for the key; the way on is session.reissue().",
+    Reason.HALF_DONE: "The tool stopped in the middle and says that part of it is done.",
+    Reason.EXPIRED: "Its expires_at passed before it was sent.",
+    Reason.BUDGET: "Its attempts are used up; it changes nothing, so nothing was changed.",
+    Reason.DECIDED: "A person decided so.",
+    Reason.LOOKED_UP: "A look-up at the tool says so.",
+    Reason.CALLER: "The caller cancelled it.",
+}
+
+
+def outcome_of(
+    operation: OperationRecord,
+    tool: AnyTool,
+    step: str,
+    *,
+    source: Source,
+    stay: str = "",
+) -> Outcome:
+    """Return what a caller is told of an operation at a step. ``stay``: why nothing more could be done."""
+    status = STATUS[operation.state]
+    if status is Status.SUCCEEDED and operation.partial:
+        status = Status.COMPLETED_WITH_ERRORS
+    value, result_state, unusable = _value(operation, tool)
+    handle = json.loads(operation.handle) if operation.handle else {}
+    return Outcome(
+        status=status,
+        step=step,
+        tool=operation.tool,
+        session_id=operation.session_id,
+        key=operation.key,
+        operation_id=operation.id,
+        state=operation.state,
+        reason=operation.reason,
+        effect=operation.effect,
+        result_state=result_state,
+        value=value,
+        raw=operation.result,
+        error=json.loads(operation.error) if operation.error else None,
+        kind=_kind(operation),
+        source=source,
+        server_replayed=operation.server_replayed,
+        attempts=operation.attempts,
+        resume_at=operation.resume_at,
+        http_status=operation.result_status,
+        job_id=handle.get("job_id"),
+        status_url=handle.get("url"),
+        message=_message(operation, stay, unusable),
+    )
+
+
+def _value(operation: OperationRecord, tool: AnyTool) -> tuple[Any, ResultState | None, str]:
+    if operation.state is not State.SUCCEEDED:
+        return None, None, ""
+    if operation.result_state in {ResultState.UNREADABLE, ResultState.MISSING}:
+        return None, operation.result_state, ""
+    reading = read_result(operation.result or b"", BodyState.WHOLE, tool)
+    return reading.value, reading.state, reading.problem
+
+
+def _kind(operation: OperationRecord) -> str | None:
+    if operation.state is State.ACCEPTED:
+        return "job"
+    if operation.state is not State.READY:
+        return None
+    return KIND.get(operation.reason, "parked") if operation.reason is not None else "parked"
+
+
+def _message(operation: OperationRecord, stay: str, unusable: str) -> str:
+    parts = []
+    if operation.reason is not None:
+        parts.append(BECAUSE[operation.reason])
+    if operation.state is State.ACCEPTED:
+        parts.append("The tool accepted it and works on it.")
+    if unusable:
+        parts.append(f"The result cannot be used: {unusable}.")
+    if stay:
+        parts.append(f"It is not sent again now: {stay}.")
+    return " ".join(parts)
+
+
+def not_started(place: Place, tool: str, session_id: str) -> Outcome:
+    """Return the outcome of a call that was recorded as not started, or that met another one at its position."""
+    operation = place.operation
+    diverged = place.kind == "diverged"
+    blocking = operation.label if operation is not None else "an earlier step"
+    message = (
+        f"The ledger has another call here: {operation.tool if operation else '?'} with other arguments."
+        if diverged
+        else f"{blocking} is not settled yet, so nothing else is written on this branch."
+    )
+    return Outcome(
+        status=Status.NOT_STARTED,
+        step=place.label,
+        tool=tool,
+        session_id=session_id,
+        reason="diverged" if diverged else "unsettled",
+        message=message,
+    )
+
+
+def result_of(outcome: Outcome) -> ToolResult[Any]:
+    """Return the result of an outcome that has one."""
+    assert outcome.key is not None
+    return ToolResult(
+        value=outcome.value,
+        key=outcome.key,
+        step=outcome.step,
+        source=outcome.source,
+        server_replayed=outcome.server_replayed,
+        attempts=outcome.attempts,
+        partial=outcome.status is Status.COMPLETED_WITH_ERRORS,
+    )
+
+
+def error_of(outcome: Outcome, *, allow_partial: bool = False) -> StepError | None:
+    """Return the error that says what an outcome says, or None if it has a result that can be used."""
+    if outcome.ok or (allow_partial and outcome.status is Status.COMPLETED_WITH_ERRORS):
+        return None
+    build = _BUILD[outcome.status]
+    if outcome.status is Status.SUCCEEDED:
+        build = _result_invalid
+    if outcome.reason == Reason.KEY_CONFLICT and outcome.status is Status.FAILED:
+        build = _key_conflict
+    return build(outcome)
+
+
+def _ids(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "outcome": outcome,
+        "session_id": outcome.session_id,
+        "step": outcome.step,
+        "key": outcome.key,
+        "operation_id": outcome.operation_id,
+    }
+
+
+def _where(outcome: Outcome) -> str:
+    return f"session {outcome.session_id}, step {outcome.step} ({outcome.tool})"
+
+
+def _said(outcome: Outcome) -> str:
+    if not outcome.error:
+        return ""
+    text = json.dumps(outcome.error, ensure_ascii=False)
+    return f" It said: {text[:600]}"
+
+
+def _failed(outcome: Outcome) -> StepError:
+    effect = outcome.effect or Effect.NONE
+    stands = "nothing took effect" if effect is Effect.NONE else "PART of it may have taken effect"
+    msg = f"{_where(outcome)}: failed, {stands}. {outcome.message}{_said(outcome)}"
+    return StepFailed(msg, effect=str(effect), **_ids(outcome))
+
+
+def _key_conflict(outcome: Outcome) -> StepError:
+    msg = (
+        f"{_where(outcome)}: the tool says that key {outcome.key} was used with another payload. Nothing took effect "
+        f"by this call, and no new key is made. Look for what else sends this key.{_said(outcome)}"
+    )
+    return KeyConflict(msg, **_ids(outcome))
+
+
+def _unknown(outcome: Outcome) -> StepError:
+    msg = (
+        f"{_where(outcome)}: it is NOT known whether it took effect. {outcome.message}{_said(outcome)} Do not call it "
+        "again under another key. The same call, session.settle() or a resume settles it by evidence; if you have seen "
+        f"what became of it, say so: runtime.decide({outcome.operation_id!r}, succeeded=True, result=..., by=..., "
+        "evidence=...)"
+    )
+    return StepUnknown(msg, **_ids(outcome))
+
+
+def _pending(outcome: Outcome) -> StepError:
+    next_ = {
+        "job": "It is followed by its job id; do not start it again.",
+        "parked": "The same call goes on with it later, under the same key.",
+        "auth": "Bring new credentials, then the same call goes on with it under the same key.",
+        "approval": "Once it is granted, the same call goes on with it.",
+    }[outcome.kind or "parked"]
+    when = f" Not before {outcome.resume_at:.0f} (UTC epoch seconds)." if outcome.resume_at else ""
+    msg = f"{_where(outcome)}: not finished. {outcome.message}{_said(outcome)}{when} {next_}"
+    return StepPending(msg, kind=outcome.kind or "parked", resume_at=outcome.resume_at, **_ids(outcome))
+
+
+def _partial(outcome: Outcome) -> StepError:
+    msg = f"{_where(outcome)}: done, with errors in it. {outcome.message} outcome.value holds what was done"
+    return PartialResult(msg, **_ids(outcome))
+
+
+def _result_invalid(outcome: Outcome) -> StepError:
+    msg = (
+        f"{_where(outcome)}: it took effect, and its result is {outcome.result_state}. {outcome.message} It is never "
+        "sent again; .raw holds the bytes that came"
+    )
+    return ResultInvalid(msg, result_state=str(outcome.result_state), raw=outcome.raw or b"", **_ids(outcome))
+
+
+def _not_started(outcome: Outcome) -> StepError:
+    msg = f"{_where(outcome)}: NOT started, nothing was sent. {outcome.message}"
+    if outcome.reason == "diverged":
+        msg += " Call what is recorded, replan, or use another branch or address"
+        return PlanDiverged(msg, **_ids(outcome))
+    msg += (
+        " Settle it first (the same call, session.settle() or runtime.decide()), or use another branch or "
+        "after_unknown='continue'"
+    )
+    return UnsettledStep(msg, **_ids(outcome))
+
+
+def _cancelled(outcome: Outcome) -> StepError:
+    return StepCancelled(f"{_where(outcome)}: cancelled before anything was sent. {outcome.message}", **_ids(outcome))
+
+
+_BUILD: Final = {
+    Status.SUCCEEDED: _result_invalid,
+    Status.COMPLETED_WITH_ERRORS: _partial,
+    Status.FAILED: _failed,
+    Status.PENDING: _pending,
+    Status.TIMED_OUT: _pending,
+    Status.UNKNOWN: _unknown,
+    Status.NOT_STARTED: _not_started,
+    Status.CANCELLED: _cancelled,
+}
+
+KEPT: Final = ("state", "reason", "attempts", "resume_at", "server_replayed")
+
+
+def snapshot(operation: OperationRecord) -> bytes:
+    """Return what has to be kept of an unsettled operation so that the same outcome can be delivered again."""
+    kept = {name: getattr(operation, name) for name in KEPT}
+    kept["error"] = json.loads(operation.error) if operation.error else None
+    kept["handle"] = json.loads(operation.handle) if operation.handle else None
+    return json.dumps(kept, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def restored(operation: OperationRecord, kept: bytes) -> OperationRecord:
+    """Return the operation as it stood when a snapshot was taken."""
+    told = json.loads(kept)
+    return dataclasses.replace(
+        operation,
+        state=State(told["state"]),
+        reason=Reason(told["reason"]) if told["reason"] is not None else None,
+        attempts=told["attempts"],
+        resume_at=told["resume_at"],
+        server_replayed=told["server_replayed"],
+        error=json.dumps(told["error"]).encode() if told["error"] is not None else None,
+        handle=json.dumps(told["handle"]).encode() if told["handle"] is not None else None,
+        effect=None,
+        result_state=None,
+    )

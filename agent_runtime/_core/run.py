@@ -1,0 +1,176 @@
+"""One process's try at one operation, and the moves that every protocol shares."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent_runtime._core.effects import Acquire, Credential, NewId, NoCredential, Now, Persist, Sleep, ask
+from agent_runtime._core.states import check
+from agent_runtime._model import Advance, Change, Reason, State, Took
+from agent_runtime.errors import EntryRefused, LeaseLost
+
+if TYPE_CHECKING:
+    from agent_runtime._core.effects import Steps
+    from agent_runtime._model import NewAttempt, NewEvidence, OperationRecord
+    from agent_runtime.config import AnyTool
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One process's try at one operation.
+
+    Attributes:
+        operation: as the ledger has it, kept up to date.
+        tool: its tool; its policies give the budgets.
+        fence: what makes this process's writes count.
+        body_limit: longest answer body, in bytes.
+        deadline: end of the wait budget, by the database's clock (UTC epoch seconds).
+        attempts: requests made by this run that count against the budget.
+        waits: answers that said "in progress"; they use up the deadline, not the attempts.
+        refused_later: an answer of this run refused an operation that may have been applied: no resend in this run.
+        token_id: the token of this run's attempts, or None before the first.
+        rejected: token id that the tool has refused and that was not replaced yet.
+        refreshed: a fresh token was tried already.
+        problem: why there is no token, if that is what ended the run.
+        stay: why nothing more can be done about an unknown operation.
+        interrupted: the caller was interrupted while a request was out.
+        sent, resent, looked_up: what this run did.
+    """
+
+    operation: OperationRecord
+    tool: AnyTool
+    fence: int
+    body_limit: int
+    deadline: float = 0.0
+    attempts: int = 0
+    waits: int = 0
+    refused_later: bool = False
+    token_id: str | None = None
+    rejected: str | None = None
+    refreshed: bool = False
+    problem: NoCredential | None = None
+    stay: str = ""
+    interrupted: bool = False
+    sent: bool = False
+    resent: bool = False
+    looked_up: bool = False
+
+    @property
+    def spent(self) -> bool:
+        """Whether no further attempt is in the budget."""
+        return self.attempts >= self.tool.contract.retry.attempts
+
+
+def seconds_of(value: object) -> float:
+    """Return a duration setting as seconds: settings hold them so once they are built."""
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def advance(
+    run: Run,
+    change: Change,
+    *,
+    attempt: NewAttempt | None = None,
+    evidence: tuple[NewEvidence, ...] = (),
+) -> Steps[bool]:
+    """Write a change of the operation; False = the row was not as seen, and `Run.operation` is what it is now.
+
+    Raises:
+        LeaseLost: another worker has the session.
+        EntryRefused: the database cannot hold the entry.
+        LedgerError: nothing was written.
+    """
+    operation = run.operation
+    if isinstance(change.state, State):
+        check(operation.state, change.state)
+    write_id = yield from ask(NewId())
+    entry = Advance(
+        write_id=write_id,
+        session_id=operation.session_id,
+        fence=run.fence,
+        operation_id=operation.id,
+        expect_version=operation.version,
+        change=change,
+        attempt=attempt,
+        evidence=evidence,
+    )
+    outcome = yield from ask(Persist(entry))
+    if outcome.took is Took.FENCE_LOST:
+        raise lease_lost(operation)
+    if outcome.took is Took.REFUSED:
+        msg = f"step {operation.label}: the ledger cannot hold what was to be written ({outcome.error})"
+        raise EntryRefused(msg, session_id=operation.session_id, step=operation.label)
+    assert outcome.operation is not None
+    run.operation = outcome.operation
+    return outcome.took is Took.TOOK
+
+
+def lease_lost(operation: OperationRecord) -> LeaseLost:
+    """Return the error for a worker whose session another one has taken over."""
+    msg = (
+        f"session {operation.session_id}: another worker took it over while step {operation.label} was at work here. "
+        "Nothing more is begun or changed by this object. Open the session anew to go on"
+    )
+    return LeaseLost(msg, session_id=operation.session_id, step=operation.label)
+
+
+def wait_until(run: Run, moment: float | None) -> Steps[bool]:
+    """Sleep until a moment (UTC epoch seconds), in full or not at all; False = too far off, the step is parked."""
+    if moment is None:
+        return True
+    now = yield from ask(Now())
+    wait = moment - now
+    if wait <= 0:
+        return True
+    if wait > seconds_of(run.tool.contract.retry.max_inline_wait) or moment > run.deadline:
+        return False
+    yield from ask(Sleep(wait))
+    return True
+
+
+def credential_of(run: Run) -> Steps[Credential | None]:
+    """Get a fresh credential; None = a wait was written because it may pass, or `Run.problem` says who is wanted."""
+    got = yield from ask(Acquire(run.tool, rejected=run.rejected))
+    if isinstance(got, NoCredential):
+        if got.kind == "unavailable":
+            run.attempts += 1
+            now = yield from ask(Now())
+            wait = got.retry_after if got.retry_after is not None else 1.0
+            yield from advance(run, Change(resume_at=now + wait, error=_told(got)))
+        else:
+            yield from stop_for_auth(run, got)
+        return None
+    wrong = _wrong_credential(run, got)
+    if wrong is not None:
+        yield from stop_for_auth(run, wrong)
+        return None
+    if run.rejected is not None:
+        run.refreshed, run.rejected = True, None
+    return got
+
+
+def _wrong_credential(run: Run, credential: Credential) -> NoCredential | None:
+    """A request never goes out under another identity than the recorded one, nor again under a refused token."""
+    if credential.principal != run.operation.principal:
+        return NoCredential(
+            "required",
+            f"the step is recorded for {run.operation.principal!r}, the credential is of {credential.principal!r}; "
+            "bring the recorded identity",
+        )
+    if run.rejected is not None and credential.token_id == run.rejected:
+        return NoCredential("required", "the tool refused the token and there is no other; bring a fresh one")
+    return None
+
+
+def stop_for_auth(run: Run, problem: NoCredential) -> Steps[None]:
+    """End the run for want of a token; an operation that was never applied waits as ``ready`` for it."""
+    run.problem = problem
+    if run.operation.state is State.READY:
+        yield from advance(run, Change(state=State.READY, reason=Reason.AUTH, resume_at=None, error=_told(problem)))
+
+
+def _told(problem: NoCredential) -> bytes:
+    return json.dumps({"error": f"token_{problem.kind}", "detail": problem.message}, separators=(",", ":")).encode()

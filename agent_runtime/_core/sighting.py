@@ -1,0 +1,142 @@
+"""The protocol of a look-up: ask, read, write what was seen and what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_runtime._core.attempt import attempt, send
+from agent_runtime._core.backoff import wait_before_retry
+from agent_runtime._core.conclude import kept_headers
+from agent_runtime._core.effects import NoCredential, Now, Random, ask
+from agent_runtime._core.lookup import Seen, Sight, lookup_request, read_lookup
+from agent_runtime._core.run import Run, advance, credential_of, seconds_of, stop_for_auth, wait_until
+from agent_runtime._core.settle import absence_counts_from, absence_is_proven
+from agent_runtime._model import Answer, Change, Effect, NewEvidence, Reason, SendFailure, State
+
+if TYPE_CHECKING:
+    from agent_runtime._core.effects import Credential, Steps
+    from agent_runtime.config import HttpLookup
+
+
+def look_up(run: Run) -> Steps[bool]:
+    """Look up an unknown operation; False = nothing more can be known now."""
+    lookup = run.tool.contract.lookup
+    assert lookup is not None
+    if not (yield from wait_until(run, run.operation.resume_at)):
+        return False
+    credential = yield from credential_of(run)
+    if credential is None:
+        return run.problem is None
+    sight, evidence, interrupted = yield from _see(run, lookup, credential)
+    run.looked_up = True
+    if interrupted:
+        run.interrupted = True
+        return False
+    return (yield from _conclude(run, sight, evidence, credential))
+
+
+def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[tuple[Sight, NewEvidence, bool]]:
+    """Send the look-up, and the confirming one where absence needs it."""
+    now = yield from ask(Now())
+    request = lookup_request(lookup, run.operation)
+    result = yield from send(run, request, credential, max(run.deadline - now, 0.001))
+    now = yield from ask(Now())
+    if isinstance(result, SendFailure):
+        seen = NewEvidence(kind="lookup", detail=f"{result.error}: {result.detail}".rstrip(": "))
+        return Sight(seen=Seen.NOTHING), seen, result.interrupted
+    if result.status == 401 and not run.refreshed:
+        run.rejected = credential.token_id
+    sight = read_lookup(result, lookup, run.tool, now=now)
+    if sight.seen is Seen.ABSENT and lookup.confirm is not None:
+        return (yield from _see(run, lookup.confirm, credential))
+    return sight, _evidence(result, sight), False
+
+
+def _evidence(answer: Answer, sight: Sight) -> NewEvidence:
+    return NewEvidence(
+        kind="lookup", status=answer.status, headers=kept_headers(answer), body=answer.body[:65536], detail=sight.seen
+    )
+
+
+def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credential) -> Steps[bool]:
+    now = yield from ask(Now())
+    match sight.seen:
+        case Seen.DONE:
+            yield from advance(run, _done(sight), evidence=(evidence,))
+            return True
+        case Seen.FAILED:
+            yield from advance(run, _failed(sight), evidence=(evidence,))
+            return True
+        case Seen.ABSENT:
+            return (yield from _absent(run, evidence, credential, now))
+        case Seen.RUNNING:
+            run.waits += 1
+            change = Change(state=State.UNKNOWN, clear_absent=True, resume_at=(yield from _next_look(run, sight, now)))
+        case _:
+            run.attempts += 1
+            change = Change(state=State.UNKNOWN, resume_at=(yield from _next_look(run, sight, now)))
+    yield from advance(run, change, evidence=(evidence,))
+    if run.refreshed and evidence.status == 401:
+        yield from stop_for_auth(run, NoCredential("required", "the look-up refused a fresh token as well"))
+        return False
+    if run.spent:
+        run.stay = "the look-up gave no usable answer"
+    return not run.spent
+
+
+def _done(sight: Sight) -> Change:
+    return Change(
+        state=State.SUCCEEDED,
+        reason=Reason.LOOKED_UP,
+        resume_at=None,
+        error=None,
+        result=sight.body,
+        result_status=sight.status,
+        result_state=sight.result_state,
+    )
+
+
+def _failed(sight: Sight) -> Change:
+    return Change(
+        state=State.FAILED,
+        reason=Reason.LOOKED_UP,
+        effect=Effect.NONE,
+        resume_at=None,
+        result=sight.body,
+        result_status=sight.status,
+    )
+
+
+def _absent(run: Run, evidence: NewEvidence, credential: Credential, now: float) -> Steps[bool]:
+    """Absence proves something only if declared, late enough, and the second time; then the same key is sent again."""
+    contract = run.tool.contract
+    lookup = contract.lookup
+    assert lookup is not None
+    if not lookup.absence_is_proof:
+        yield from advance(run, Change(state=State.UNKNOWN), evidence=(evidence,))
+        run.stay = "the look-up found nothing, and its absence is not declared to be proof"
+        return False
+    if absence_is_proven(run.operation, contract, now=now):
+        yield from advance(run, Change(state=State.UNKNOWN, clear_maybe=True, resume_at=None), evidence=(evidence,))
+        return (yield from attempt(run, credential))
+    counts_from = absence_counts_from(run.operation, contract)
+    counts = now >= counts_from
+    random = yield from ask(Random())
+    next_look = max(counts_from, now + wait_before_retry(None, attempt=1, random=random))
+    change = Change(state=State.UNKNOWN, mark_absent=counts, resume_at=next_look)
+    yield from advance(run, change, evidence=(evidence,))
+    return True
+
+
+def _next_look(run: Run, sight: Sight, now: float) -> Steps[float]:
+    random = yield from ask(Random())
+    policy = run.tool.contract.retry
+    wait = wait_before_retry(
+        sight.wait,
+        attempt=max(run.waits + run.attempts, 1),
+        random=random,
+        base=seconds_of(policy.base),
+        factor=policy.factor,
+        cap=seconds_of(policy.cap),
+    )
+    return now + wait
