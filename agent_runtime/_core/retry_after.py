@@ -22,9 +22,9 @@ _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _ZONE = "(?:GMT|UTC|UT|[+-][0-9]{4})"
 _TIME = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _DATES = re.compile(
-    rf"[A-Z][a-z]{{2}}, [0-9]{{2}} {_MONTH} [0-9]{{4}} {_TIME} {_ZONE}"
+    rf"[A-Z][a-z]{{2}}, [0-9]{{2}} {_MONTH} [1-9][0-9]{{3}} {_TIME} {_ZONE}"
     rf"|[A-Z][a-z]{{5,8}}, [0-9]{{2}}-{_MONTH}-[0-9]{{2}} {_TIME} {_ZONE}"
-    rf"|[A-Z][a-z]{{2}} {_MONTH} [ 0-9][0-9] {_TIME} [0-9]{{4}}",
+    rf"|[A-Z][a-z]{{2}} {_MONTH} [ 0-9][0-9] {_TIME} [1-9][0-9]{{3}}",
 )
 
 _IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")

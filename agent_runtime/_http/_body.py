@@ -42,7 +42,7 @@ class Body:
         room = self._limit + 1 - len(self._data)
         if isinstance(self._inflate, _Inflate):
             try:
-                self._data += self._inflate.feed(raw, room)
+                self._inflate.feed(raw, into=self._data, limit=self._limit + 1)
             except zlib.error:
                 self.state = BodyState.UNDECODABLE
                 if not self._data:
@@ -94,16 +94,15 @@ class _Inflate:
     def ended(self) -> bool:
         return self._decoder.eof and not self._rest
 
-    def feed(self, raw: bytes, room: int) -> bytes:
-        """Return at most ``room`` decoded bytes.
+    def feed(self, raw: bytes, *, into: bytearray, limit: int) -> None:
+        """Append decoded bytes until there are as many as the limit.
 
         Raises:
-            zlib.error: these bytes are not of the encoding.
+            zlib.error: these bytes are not of the encoding; what came before them is appended.
         """
-        out = bytearray()
         pending = self._rest + raw
         self._rest = b""
-        while pending and len(out) < room:
+        while pending and len(into) < limit:
             if self._decoder.eof:
                 pending = pending.lstrip(b"\0")
                 if len(pending) < len(_MAGIC):
@@ -112,9 +111,8 @@ class _Inflate:
                 if not self._gzip or not pending.startswith(_MAGIC):
                     raise zlib.error("bytes after the end")
                 self._decoder = zlib.decompressobj(self._bits)
-            out += self._step(pending, room - len(out))
+            into += self._step(pending, limit - len(into))
             pending = self._decoder.unused_data if self._decoder.eof else self._decoder.unconsumed_tail
-        return bytes(out)
 
     def _step(self, pending: bytes, room: int) -> bytes:
         fresh, self._fresh = self._fresh, False
