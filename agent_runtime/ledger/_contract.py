@@ -70,6 +70,7 @@ class Claim:
     loaded: Loaded | None = None
     session: SessionRecord | None = None
     lease_until: float | None = None
+    holder: Owner | None = None
     created: bool = False
 
 

@@ -1,0 +1,182 @@
+"""Writes that make and change operations."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, case, delete, func, literal, or_, select, update
+from sqlalchemy import insert as plain_insert
+
+from agent_runtime._model import SETTLED, UNSET, Advance, Change, File, NewStep, Reserve, Took, WriteOutcome
+from agent_runtime.ledger import _schema as t
+from agent_runtime.ledger._reads import operation_by_id
+from agent_runtime.ledger._rows import evidence_row, operation_record, operation_row, step_row
+from agent_runtime.ledger._statements import NotTaken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from agent_runtime._model import NewAttempt, NewEvidence
+    from agent_runtime.ledger._statements import SessionSeen
+
+_ENDS = tuple(sorted(SETTLED))
+_PLAIN = (
+    *("state", "reason", "effect", "result_state", "partial", "contradicted", "no_resend", "server_replayed"),
+    *("resume_at", "result", "result_status", "error", "handle"),
+)
+
+
+def reserve(conn: Connection, entry: Reserve, session: SessionSeen, now: float) -> WriteOutcome:
+    """Make operations and take positions, all or nothing."""
+    if session.state != "open":
+        return WriteOutcome(write_id=entry.write_id, took=Took.STATE_CONFLICT, now=now)
+    rows = [operation_row(new, session_id=entry.session_id, tenant=session.tenant, now=now) for new in entry.operations]
+    if rows:
+        conn.execute(plain_insert(t.operations), rows)
+    fresh = [step for step in entry.steps if not step.takes_over]
+    for step in entry.steps:
+        if step.takes_over and not _replace_refused(conn, entry.session_id, step):
+            raise NotTaken(WriteOutcome(write_id=entry.write_id, took=Took.POSITION_TAKEN, now=now))
+    if fresh:
+        conn.execute(plain_insert(t.steps), [step_row(step, session_id=entry.session_id) for step in fresh])
+    claimed = [
+        {"session_id": entry.session_id, "address": step.address, "label": step.label, "created_at": now}
+        for step in entry.steps
+        if step.address is not None
+    ]
+    if claimed:
+        conn.execute(plain_insert(t.claims), claimed)
+    made = tuple(operation_record(row) for row in rows)
+    return WriteOutcome(write_id=entry.write_id, took=Took.TOOK, now=now, operations=made)
+
+
+def _replace_refused(conn: Connection, session_id: str, step: NewStep) -> bool:
+    here = and_(t.steps.c.session_id == session_id, t.steps.c.branch == step.branch, t.steps.c.index == step.index)
+    stood = conn.execute(select(t.steps.c.label).where(here, t.steps.c.kind == "refused")).scalar()
+    if stood is None:
+        return False
+    conn.execute(delete(t.claims).where(t.claims.c.session_id == session_id, t.claims.c.label == stood))
+    conn.execute(update(t.steps).where(here).values(step_row(step, session_id=session_id)))
+    return True
+
+
+def explain_clash(conn: Connection, entry: Reserve, session: SessionSeen, now: float) -> WriteOutcome | None:
+    """Tell what a refused `Reserve` met, by reading back; None if nothing that stands explains it."""
+    if _position_stands(conn, entry):
+        return WriteOutcome(write_id=entry.write_id, took=Took.POSITION_TAKEN, now=now)
+    for new in entry.operations:
+        if new.business_key is None:
+            same_key = and_(t.operations.c.key == new.key, t.operations.c.business_key.is_(None))
+        else:
+            same_key = and_(
+                t.operations.c.tenant == session.tenant,
+                t.operations.c.origin == new.origin,
+                t.operations.c.business_key == new.business_key,
+            )
+        holder = conn.execute(select(t.operations).where(same_key)).mappings().first()
+        if holder is not None:
+            return WriteOutcome(
+                write_id=entry.write_id, took=Took.KEY_IN_USE, now=now, operation=operation_record(holder)
+            )
+    ids = [new.id for new in entry.operations]
+    if conn.execute(select(t.operations.c.id).where(t.operations.c.id.in_(ids))).first():
+        return WriteOutcome(write_id=entry.write_id, took=Took.STATE_CONFLICT, now=now)
+    return None
+
+
+def _position_stands(conn: Connection, entry: Reserve) -> bool:
+    steps, claims, operations = t.steps.c, t.claims.c, t.operations.c
+    for step in entry.steps:
+        here = and_(steps.branch == step.branch, steps.index == step.index)
+        taken: ColumnElement[bool] = or_(steps.label == step.label, steps.seq == step.seq, here)
+        if step.takes_over:  # the refused step that it replaces is no obstacle
+            taken = and_(taken, or_(~here, steps.kind != "refused"))
+        if conn.execute(select(steps.label).where(steps.session_id == entry.session_id, taken)).first():
+            return True
+        if step.address is None:
+            continue
+        claimed = and_(claims.session_id == entry.session_id, claims.address == step.address)
+        if conn.execute(select(claims.label).where(claimed, claims.label != step.label)).first():
+            return True
+    labels = [new.label for new in entry.operations]
+    known = and_(operations.session_id == entry.session_id, operations.label.in_(labels))
+    return conn.execute(select(operations.id).where(known)).first() is not None
+
+
+def advance(conn: Connection, entry: Advance, now: float) -> WriteOutcome:
+    """Change an operation that still has the version that was seen."""
+    row = t.operations.c
+    where = [row.id == entry.operation_id, row.session_id == entry.session_id, row.version == entry.expect_version]
+    if not _only_contradicts(entry):
+        where.append(row.state.not_in(_ENDS))
+    values = _changed(entry.change, entry.attempt, now)
+    found = conn.execute(update(t.operations).where(*where).values(values).returning(t.operations)).mappings().first()
+    if found is None:
+        stands = operation_by_id(conn, entry.operation_id)
+        return WriteOutcome(write_id=entry.write_id, took=Took.STATE_CONFLICT, now=now, operation=stands)
+    if entry.attempt is not None:
+        conn.execute(
+            plain_insert(t.attempts).values(
+                operation_id=entry.operation_id,
+                number=entry.attempt.number,
+                fence=entry.fence or 0,
+                started_at=now,
+                purpose=entry.attempt.purpose,
+            )
+        )
+    _add_evidence(conn, entry.operation_id, entry.evidence, now)
+    return WriteOutcome(write_id=entry.write_id, took=Took.TOOK, now=now, operation=operation_record(found))
+
+
+def _only_contradicts(entry: Advance) -> bool:
+    return entry.attempt is None and entry.change == Change(contradicted=entry.change.contradicted)
+
+
+def _changed(change: Change, attempt: NewAttempt | None, now: float) -> dict[str, Any]:
+    row = t.operations.c
+    given = ((name, getattr(change, name)) for name in _PLAIN)
+    values: dict[str, Any] = {
+        name: value.value if isinstance(value, Enum) else value for name, value in given if value is not UNSET
+    }
+    values |= {"version": row.version + 1, "updated_at": now}
+    began: Any = row.last_attempt_at
+    if attempt is not None:
+        began = now
+        until = now + attempt.deadline
+        # An earlier attempt with a longer deadline may still be arriving.
+        later = case((row.last_deadline > until, row.last_deadline), else_=until)
+        values |= {"attempts": attempt.number, "last_attempt_at": now, "last_deadline": later}
+    if change.mark_sent:
+        values["first_sent_at"] = func.coalesce(row.first_sent_at, now)
+    if change.mark_maybe:
+        values |= {"maybe_applied": True, "first_maybe_at": func.coalesce(row.first_maybe_at, began, now)}
+    if change.clear_absent:
+        values |= {"absences": 0, "absent_since": None}
+    if change.mark_absent:
+        counted = 1 if change.clear_absent else row.absences + 1
+        since = now if change.clear_absent else func.coalesce(row.absent_since, literal(now))
+        values |= {"absences": counted, "absent_since": since}
+    return values
+
+
+def file_evidence(conn: Connection, entry: File, now: float) -> WriteOutcome:
+    """File evidence whoever owns the session; mark a settled operation that it contradicts."""
+    row = t.operations.c
+    where = [row.id == entry.operation_id, row.session_id == entry.session_id]
+    if conn.execute(select(row.id).where(*where)).first() is None:
+        return WriteOutcome(write_id=entry.write_id, took=Took.STATE_CONFLICT, now=now)
+    _add_evidence(conn, entry.operation_id, (entry.evidence,), now)
+    if entry.contradicts:
+        marked = {"contradicted": True, "version": row.version + 1, "updated_at": now}
+        conn.execute(update(t.operations).where(*where, row.state.in_(_ENDS)).values(marked))
+    stands = operation_by_id(conn, entry.operation_id)
+    return WriteOutcome(write_id=entry.write_id, took=Took.TOOK, now=now, operation=stands)
+
+
+def _add_evidence(conn: Connection, operation_id: str, evidence: Sequence[NewEvidence], now: float) -> None:
+    if evidence:
+        rows = [evidence_row(new, operation_id=operation_id, now=now) for new in evidence]
+        conn.execute(plain_insert(t.evidence), rows)
