@@ -79,7 +79,9 @@ def _parse_options() -> argparse.Namespace:
 
 
 def _stop_with_stdin() -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin: a thread that waits inside its buffer's lock aborts the interpreter's exit.
+    while os.read(0, 1024):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _KEY_HEADER = "Idempotency-Key"
+LAST_WORDS_SECONDS = 5.0
 
 
 class Backend:
@@ -33,6 +35,7 @@ class Backend:
 
     def __init__(self, valkey: Redis, settings: Settings) -> None:
         self.valkey = valkey
+        self._serving: set[asyncio.Task[Any]] = set()
         self.desk = TokenDesk(valkey, settings)
         self.script = FaultScript(valkey)
         self.world = World(valkey, opening_balance=settings.opening_balance)
@@ -44,7 +47,17 @@ class Backend:
     async def serve(self, request: Request, tool: Tool) -> Response:
         """Serve one request to a tool that changes things."""
         perform = self._perform_once if tool.honours_keys else self._perform
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         return await self._pass_gateway(request, tool.name, lambda caller, fault: perform(request, tool, caller, fault))
+
+    async def close(self) -> None:
+        """Close the store, but not before handlers cut off by the shutdown have freed their claims."""
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=LAST_WORDS_SECONDS)
+        await self.valkey.aclose()
 
     async def read_account(self, request: Request, account: str) -> Response:
         """Serve one request to the tool that only reads."""
@@ -128,7 +141,7 @@ def create_app(valkey: Redis, settings: Settings | None = None) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await valkey.ping()
         yield
-        await valkey.aclose()
+        await backend.close()
 
     app = FastAPI(title="tool_backend", lifespan=lifespan)
     app.add_exception_handler(Refused, _refuse)

@@ -87,3 +87,21 @@ def test_unreachable_store_is_an_error_at_once():
     """A server that cannot reach its store does not say that it is ready."""
     with pytest.raises(NotReady), running_backend(redis_url="unix:///nowhere/valkey.sock"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("when", "state"),
+    [("before_effect", {"state": "absent"}), ("after_effect", {"state": "done", "status": 500})],
+)
+def test_stopping_frees_what_had_not_begun(agent, key, when, state):
+    """A server told to stop in the middle of a handler frees its key, or says that the effect may stand."""
+    backend = agent.backend
+    backend.script("debit", "slow", seconds=30, when=when)
+    with pytest.raises(httpx.ReadTimeout):
+        agent.call(key, timeout=0.4)
+    os.kill(backend.pid, signal.SIGTERM)
+    assert backend.wait_until_dead() == 0
+    backend.restart()
+    found = backend.operation(key)
+    assert {name: found[name] for name in state} == state
+    assert len(backend.effects()) == (0 if when == "before_effect" else 1)
