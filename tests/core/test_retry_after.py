@@ -62,8 +62,15 @@ def test_each_form_of_retry_after(value, seconds):
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("2", 2), ("0.503", 0.503), (" 3 ", 3), ("Thu, 01 Jan 2026 00:00:05 GMT", 5)]
-    + [("Wed, 31 Dec 2025 23:59:00 GMT", 0), ("1m0s", None), ("", None)],
+    [
+        ("2", 2),
+        ("0.503", 0.503),
+        (" 3 ", 3),
+        ("Thu, 01 Jan 2026 00:00:05 GMT", 5),
+        ("Wed, 31 Dec 2025 23:59:00 GMT", 0),
+        ("1m0s", None),
+        ("", None),
+    ],
 )
 def test_A22_fractions_dates_and_durations(value, seconds):
     """A fraction and a date are honoured; a Go duration and nothing at all leave it to the back-off."""
@@ -193,7 +200,7 @@ def test_no_header_text_raises(headers):
     assert wait is None or wait >= 0
 
 
-@given(st.datetimes(min_value=datetime(1000, 1, 1), max_value=datetime(9999, 1, 1)))
+@given(st.datetimes(min_value=datetime.fromisoformat("1000-01-01"), max_value=datetime.fromisoformat("9999-01-01")))
 def test_every_date_is_read_back(moment):
     """A date in the preferred form is read to the second."""
     moment = moment.replace(microsecond=0, tzinfo=UTC)

@@ -137,8 +137,16 @@ def test_a_token_is_carried_as_bearer():
 
 @pytest.mark.parametrize(
     "members",
-    [{"access_token": None}, {"access_token": ""}, {"access_token": 5}, {"access_token": "CANARY\n"}]
-    + [{"token_type": "N_A"}, {"token_type": "DPoP"}, {"token_type": 5}, {"error": "invalid_client"}],
+    [
+        {"access_token": None},
+        {"access_token": ""},
+        {"access_token": 5},
+        {"access_token": "CANARY\n"},
+        {"token_type": "N_A"},
+        {"token_type": "DPoP"},
+        {"token_type": 5},
+        {"error": "invalid_client"},
+    ],
 )
 def test_a_200_that_holds_no_usable_token(members):
     """A success reply without a bearer token that a header can carry is refused, and not shown."""

@@ -8,7 +8,7 @@ from agent_runtime._http import AsyncHttpSender, HttpSender
 from agent_runtime._model import Request
 from agent_runtime.errors import ConfigError
 
-DONE = b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=CANARY; Path=/\r\nContent-Length: 2\r\n\r\n{}"
+DONE = b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=CANARY; Path=/\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
 
 
 def test_headers_body_and_target_go_out_as_frozen(loop, reply):
@@ -21,7 +21,6 @@ def test_headers_body_and_target_go_out_as_frozen(loop, reply):
         cookies={"c": "1"},
         auth=("user", "pw"),
         timeout=0.000001,
-        trust_env=False,
     )
     headers = (("Content-Type", "application/json"), ("Idempotency-Key", "k1"), ("X-Two", "a"), ("x-two", "b"))
     body = b'{"a":"\xc3\xa9"}'
@@ -65,7 +64,7 @@ def test_cookies_do_not_travel(loop, reply, own):
     """A cookie that one answer sets is not sent with the next request, over the user's client or ours."""
     server = reply(DONE)
     request = Request(method="POST", url=server.url)
-    loop.send("", request, request, client=None if own else loop.client(trust_env=False))
+    loop.send("", request, request, own=own)
     assert len(server.requests) == 2
     assert b"CANARY" not in server.requests[1][0]
 
@@ -112,7 +111,7 @@ def test_connections_are_used_again(loop, serve):
     def script(server, conn):
         while True:
             server.read_request(conn)
-            conn.sendall(DONE)
+            conn.sendall(DONE.replace(b"close", b"keep-alive"))
 
     server = serve(script)
     request = Request(method="POST", url=server.url)
