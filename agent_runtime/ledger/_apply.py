@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, assert_never
 
 from sqlalchemy import and_, delete, select
@@ -14,7 +15,7 @@ from agent_runtime.ledger._operations import advance, explain_clash, file_eviden
 from agent_runtime.ledger._reads import operation_by_id, operations_by_ids
 from agent_runtime.ledger._sessions import deliver, end_session, put_value
 from agent_runtime.ledger._statements import NotTaken, SessionSeen, insert, is_storable
-from agent_runtime.ledger._store import check_writer
+from agent_runtime.ledger._store import begin_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,12 +28,19 @@ if TYPE_CHECKING:
 Ident = tuple[str, str]
 
 
-def apply_batch(conn: Connection, store: Store, entries: Sequence[Write]) -> list[WriteOutcome]:
-    """Apply entries in order; each takes or not by itself, and says which."""
+class NotSmooth(Exception):
+    """An entry of a batch did not take smoothly: the batch is to be applied with a savepoint for each entry."""
+
+
+def apply_batch(conn: Connection, store: Store, entries: Sequence[Write], *, careful: bool) -> list[WriteOutcome]:
+    """Apply entries in order; each takes or not by itself, and says which.
+
+    ``careful`` gives each entry a savepoint. Without it two statements an entry are saved, and `NotSmooth` is raised
+    where one would have been needed.
+    """
     sound = [entry for entry in entries if is_storable(entry.session_id) and is_storable(entry.write_id)]
     sessions = _read_fences(conn, store, sound)
-    now = store.now(conn)  # after the locks: a deadline that counts from here must not be early
-    check_writer(conn, store.where)
+    now = begin_write(conn, store)  # after the locks: a deadline that counts from here must not be early
     admitted = [entry for entry in sound if _holds_fence(entry, sessions)]
     fresh = _take_ids(conn, admitted, now)
     done: dict[Ident, WriteOutcome] = {}
@@ -43,7 +51,7 @@ def apply_batch(conn: Connection, store: Store, entries: Sequence[Write]) -> lis
         if entry not in sound:
             done[ident] = _refused(entry, now, "an id of it cannot be stored")
         elif ident in fresh:
-            done[ident] = _apply_alone(conn, entry, sessions.get(entry.session_id), now)
+            done[ident] = _apply_alone(conn, entry, sessions[entry.session_id], now, careful=careful)
         elif entry in admitted or _stands(conn, ident):
             done[ident] = _took_before(conn, entry, now)
         else:
@@ -64,11 +72,11 @@ def _fence(entry: Write) -> int | None:
 
 def _read_fences(conn: Connection, store: Store, entries: Sequence[Write]) -> dict[str, SessionSeen]:
     ids = sorted({entry.session_id for entry in entries})
-    fenced = sorted({entry.session_id for entry in entries if _fence(entry) is not None})
-    if fenced:
-        store.lock_sessions(conn, fenced)
     columns = (t.sessions.c.id, t.sessions.c.fence, t.sessions.c.state, t.sessions.c.tenant)
-    rows = conn.execute(select(*columns).where(t.sessions.c.id.in_(ids)))
+    statement = select(*columns).where(t.sessions.c.id.in_(ids)).order_by(t.sessions.c.id)
+    if store.row_locks:  # FOR KEY SHARE: keeps take-overs out until the commit, and no renewal
+        statement = statement.with_for_update(read=True, key_share=True)
+    rows = conn.execute(statement)
     return {row.id: SessionSeen(fence=row.fence, state=row.state, tenant=row.tenant) for row in rows}
 
 
@@ -81,7 +89,7 @@ def _holds_fence(entry: Write, sessions: dict[str, SessionSeen]) -> bool:
 def _take_ids(conn: Connection, entries: Sequence[Write], now: float) -> set[Ident]:
     """Store the ids of entries and return those that did not stand yet.
 
-    On Postgres this waits for a transaction of ours whose COMMIT may still be under way, and then sees what became of it.
+    On Postgres this waits for a transaction of ours whose COMMIT may still be under way, and sees what became of it.
     """
     rows = [
         {"session_id": session, "write_id": write, "at": now} for session, write in sorted(set(map(_ident, entries)))
@@ -104,15 +112,18 @@ def _give_back(conn: Connection, idents: Sequence[Ident]) -> None:
         conn.execute(delete(t.writes).where(t.writes.c.session_id == session, t.writes.c.write_id == write))
 
 
-def _apply_alone(conn: Connection, entry: Write, session: SessionSeen | None, now: float) -> WriteOutcome:
-    assert session is not None
+def _apply_alone(conn: Connection, entry: Write, session: SessionSeen, now: float, *, careful: bool) -> WriteOutcome:
     why: str | None
     try:
-        with conn.begin_nested():
+        with conn.begin_nested() if careful else nullcontext():
             return _apply(conn, entry, session, now)
     except NotTaken as exc:
+        if not careful:
+            raise NotSmooth from None
         return exc.outcome
     except IntegrityError as exc:
+        if not careful:
+            raise NotSmooth from None
         why = refusal(exc)
         clash = explain_clash(conn, entry, session, now) if isinstance(entry, Reserve) else None
         if clash is not None:
@@ -121,6 +132,8 @@ def _apply_alone(conn: Connection, entry: Write, session: SessionSeen | None, no
         why = refusal(exc)
         if why is None:
             raise
+        if not careful:
+            raise NotSmooth from None
     return _refused(entry, now, why or "a rule of the database forbids it")
 
 

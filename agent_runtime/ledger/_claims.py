@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
 
@@ -13,12 +13,12 @@ from agent_runtime.ledger._host import is_dead, same_process
 from agent_runtime.ledger._reads import find_session, read_session
 from agent_runtime.ledger._rows import owner_columns, owner_of, session_record
 from agent_runtime.ledger._statements import insert
-from agent_runtime.ledger._store import check_writer
+from agent_runtime.ledger._store import begin_write, read_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, RowMapping
 
     from agent_runtime.ledger._store import Store
 
@@ -60,7 +60,7 @@ def start_session(conn: Connection, store: Store, new: NewSession, by: Claimant)
         return _take(conn, store, new.id, new.tenant, by, created=True)
     stands = row or (find_session(conn, name=new.alias, tenant=new.tenant) if new.alias is not None else None)
     record = None if stands is None else session_record(stands)
-    return Claim(status="exists", now=store.now(conn), session=record)
+    return Claim(status="exists", now=read_clock(conn, store), session=record)
 
 
 def open_session(conn: Connection, store: Store, new: NewSession, by: Claimant) -> Claim:
@@ -70,9 +70,9 @@ def open_session(conn: Connection, store: Store, new: NewSession, by: Claimant) 
         return _take(conn, store, new.id, new.tenant, by, created=True)
     row = find_session(conn, name=new.alias, tenant=new.tenant, lock=store.row_locks)
     if row is None:
-        return Claim(status="missing", now=store.now(conn))
+        return Claim(status="missing", now=read_clock(conn, store))
     if new.input_digest is not None and row["input_digest"] != new.input_digest:
-        return Claim(status="input_changed", now=store.now(conn), session=session_record(row))
+        return Claim(status="input_changed", now=read_clock(conn, store), session=session_record(row))
     return _claim_row(conn, store, row, by)
 
 
@@ -80,12 +80,12 @@ def claim_session(conn: Connection, store: Store, *, name: str, tenant: str, by:
     """Claim a session by id or alias."""
     row = find_session(conn, name=name, tenant=tenant, lock=store.row_locks)
     if row is None:
-        return Claim(status="missing", now=store.now(conn))
+        return Claim(status="missing", now=read_clock(conn, store))
     return _claim_row(conn, store, row, by)
 
 
 def _make(conn: Connection, store: Store, new: NewSession) -> bool:
-    check_writer(conn, store.where)
+    now = begin_write(conn, store)
     row = {
         "id": new.id,
         "alias": new.alias,
@@ -94,7 +94,7 @@ def _make(conn: Connection, store: Store, new: NewSession) -> bool:
         "state": "open",
         "input_digest": new.input_digest,
         "fence": 0,
-        "created_at": store.now(conn),
+        "created_at": now,
     }
     # Without a target: whichever constraint stands in the way.
     statement = insert(conn, t.sessions).values(row).on_conflict_do_nothing().returning(t.sessions.c.id)
@@ -107,10 +107,9 @@ def _take(conn: Connection, store: Store, ident: str, tenant: str, by: Claimant,
     return _claim_row(conn, store, row, by, created=created)
 
 
-def _claim_row(conn: Connection, store: Store, row: Mapping[str, Any], by: Claimant, *, created: bool = False) -> Claim:
+def _claim_row(conn: Connection, store: Store, row: RowMapping, by: Claimant, *, created: bool = False) -> Claim:
     """Claim the session of a row that is locked: raise the fence, and only then read what stands."""
-    check_writer(conn, store.where)
-    now = store.now(conn)
+    now = begin_write(conn, store)
     if row["state"] != "open":
         loaded = read_session(conn, row, now)
         return Claim(status="taken", now=now, loaded=loaded, session=loaded.session)
@@ -143,7 +142,7 @@ def renew_leases(conn: Connection, store: Store, tokens: Sequence[str], lease: f
 
     Touches no key column, so that on Postgres it does not wait for batches that hold the row for key share.
     """
-    until = store.now(conn) + lease
+    until = read_clock(conn, store) + lease
     row = t.sessions.c
     held = row.owner_token.in_(sorted(tokens))
     # Locked in order first: an UPDATE of many rows locks them in whatever order it meets them.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import column, inspect, select, table
 
-from agent_runtime.errors import ConfigError, LedgerCorrupt
 from agent_runtime.ledger import _schema as t
-from agent_runtime.ledger._store import check_writer, too_new
+from agent_runtime.ledger import _words
+from agent_runtime.ledger._store import begin_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,14 +41,11 @@ def ensure_schema(runner: Runner, migrate: Literal["auto", "check"]) -> None:
         LedgerTooNew: a database that a newer release has changed.
     """
     store = runner.store
-    found = runner.transact(lambda conn: _look(conn, store), write=False)
+    found = runner.transact(lambda conn: _look(conn, store), write=False, patience=store.open_patience)
     if found == t.HEAD:
         return
     if migrate == "check":
-        raise ConfigError(
-            f"{store.where} {'holds no tables yet' if found is None else f'is at schema {found}'}, this release needs schema "
-            f'{t.HEAD}. Nothing was changed. Open it once with migrate="auto".'
-        )
+        raise _words.not_migrated(store.where, found, t.HEAD)
     runner.transact(lambda conn: _upgrade(conn, store), write=True)
 
 
@@ -58,16 +55,13 @@ def _look(conn: Connection, store: Store) -> str | None:
     if t.VERSION_TABLE not in names:
         foreign = sorted(names.intersection(t.metadata.tables))
         if foreign:
-            raise LedgerCorrupt(
-                f"{store.where} has tables that look like a ledger's and are not ({', '.join(foreign)}). Nothing was "
-                "written. Use another database or schema for the ledger."
-            )
+            raise _words.foreign_tables(store.where, foreign)
         return None
     found: str | None = conn.execute(select(_VERSION.c.version_num)).scalar()
     if found is not None and found not in t.REVISIONS:
-        raise too_new(store.where, f"schema {found}, this release knows {t.HEAD}")
+        raise _words.too_new(store.where, f"schema {found}, this release knows {t.HEAD}")
     if found is not None:
-        check_writer(conn, store.where)
+        begin_write(conn, store)
     return found
 
 

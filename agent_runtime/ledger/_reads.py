@@ -19,10 +19,9 @@ from agent_runtime.ledger._rows import (
 from agent_runtime.ledger._statements import is_storable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, RowMapping
 
     from agent_runtime._model import (
         AttemptRecord,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     )
 
 
-def find_session(conn: Connection, *, name: str, tenant: str, lock: bool = False) -> Mapping[str, Any] | None:
+def find_session(conn: Connection, *, name: str, tenant: str, lock: bool = False) -> RowMapping | None:
     """Read the row of a session by id or alias; ``lock`` keeps writers, renewals and other claims out."""
     if not is_storable(name) or not is_storable(tenant):
         return None
@@ -45,7 +44,7 @@ def find_session(conn: Connection, *, name: str, tenant: str, lock: bool = False
     return next((one for one in found if one["id"] == name), found[0] if found else None)
 
 
-def read_session(conn: Connection, row: Mapping[str, Any], now: float) -> Loaded:
+def read_session(conn: Connection, row: RowMapping, now: float) -> Loaded:
     """Read everything of a session whose row was read before."""
     ident = row["id"]
     claimed: dict[str, str] = {}

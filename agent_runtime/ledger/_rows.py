@@ -25,9 +25,11 @@ from agent_runtime.ledger._contract import Owner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sqlalchemy import RowMapping
+
     from agent_runtime._model import Headers, NewEvidence, NewOperation, NewStep
 
-Row = "Mapping[str, Any]"
+    Row = RowMapping | Mapping[str, Any]
 
 _ENUMS = {"state": State, "reason": Reason, "effect": Effect, "result_state": ResultState}
 # SQLite's RETURNING gives a whole number for a REAL such as 86400.0.
@@ -89,7 +91,7 @@ _FRESH: dict[str, Any] = {
 }
 
 
-def operation_record(row: Mapping[str, Any]) -> OperationRecord:
+def operation_record(row: Row) -> OperationRecord:
     """Return an operation as a plain value."""
     values: dict[str, Any] = {name: row[name] for name in _OPERATION}
     for name in _TIMES:
@@ -132,12 +134,12 @@ def step_row(new: NewStep, *, session_id: str) -> dict[str, Any]:
     }
 
 
-def step_record(row: Mapping[str, Any], address: str | None) -> StepRecord:
+def step_record(row: Row, address: str | None) -> StepRecord:
     """Return a step as a plain value."""
-    return StepRecord(**row, address=address)
+    return StepRecord(**dict(row), address=address)
 
 
-def session_record(row: Mapping[str, Any]) -> SessionRecord:
+def session_record(row: Row) -> SessionRecord:
     """Return a session as a plain value."""
     return SessionRecord(
         id=row["id"],
@@ -173,7 +175,7 @@ _OWNER = (
 )
 
 
-def owner_of(row: Mapping[str, Any]) -> Owner | None:
+def owner_of(row: Row) -> Owner | None:
     """Return who owns a session, or None."""
     if row["owner_token"] is None:
         return None
@@ -187,7 +189,7 @@ def owner_of(row: Mapping[str, Any]) -> Owner | None:
     )
 
 
-def value_record(row: Mapping[str, Any]) -> ValueRecord:
+def value_record(row: Row) -> ValueRecord:
     """Return a value of ``session.record`` as a plain value."""
     return ValueRecord(
         session_id=row["session_id"],
@@ -198,9 +200,9 @@ def value_record(row: Mapping[str, Any]) -> ValueRecord:
     )
 
 
-def attempt_record(row: Mapping[str, Any]) -> AttemptRecord:
+def attempt_record(row: Row) -> AttemptRecord:
     """Return an attempt as a plain value."""
-    return AttemptRecord(**row)
+    return AttemptRecord(**dict(row))
 
 
 def evidence_row(new: NewEvidence, *, operation_id: str, now: float) -> dict[str, Any]:
@@ -218,7 +220,7 @@ def evidence_row(new: NewEvidence, *, operation_id: str, now: float) -> dict[str
     }
 
 
-def evidence_record(row: Mapping[str, Any]) -> EvidenceRecord:
+def evidence_record(row: Row) -> EvidenceRecord:
     """Return a piece of evidence as a plain value."""
     return EvidenceRecord(
         operation_id=row["operation_id"],

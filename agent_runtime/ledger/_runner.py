@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from random import random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_runtime._model import EndSession, File, Took
-from agent_runtime.errors import AgentRuntimeError, CommitUnknown, LedgerError, LedgerLost
-from agent_runtime.ledger._apply import apply_batch
+from agent_runtime.errors import AgentRuntimeError, LedgerError, LedgerLost
+from agent_runtime.ledger import _words
+from agent_runtime.ledger._apply import NotSmooth, apply_batch
 from agent_runtime.ledger._claims import release_lease, renew_leases
 from agent_runtime.ledger._faults import Fault, fault_of
 from agent_runtime.ledger._leases import LeaseBook, Terms, terms
@@ -88,7 +90,10 @@ class Runner:
 
     def _write(self, jobs: Sequence[Job[Any]]) -> list[Any]:
         entries: list[Write] = [entry for job in jobs for entry in job.entries]
-        outcomes = self.transact(lambda conn: apply_batch(conn, self.store, entries), write=True)
+        try:
+            outcomes = self.transact(lambda conn: apply_batch(conn, self.store, entries, careful=False), write=True)
+        except NotSmooth:
+            outcomes = self.transact(lambda conn: apply_batch(conn, self.store, entries, careful=True), write=True)
         self._note(entries, outcomes)
         answers = []
         for job in jobs:
@@ -122,13 +127,13 @@ class Runner:
             doubtful |= committing[0] and fault.doubtful
             if fault.reconnect:
                 self._reconnect()
-            if not fault.again and not doubtful or time.monotonic() >= end or self.hurry.is_set():
+            if not (fault.again or doubtful) or time.monotonic() >= end or self.hurry.is_set():
                 break
             self.hurry.wait(pause * (0.5 + random()))  # noqa: S311  spreads the writers, hides nothing
             pause = min(pause * 2, 0.25)
         if isinstance(fault.error, LedgerLost):
             self._lost = fault.error
-        raise _in_doubt(self.store.where, fault.error) if doubtful else fault.error
+        raise _words.in_doubt(self.store.where, fault.error) if doubtful else fault.error
 
     def _once(self, work: Callable[[Connection], T], write: bool, committing: list[bool]) -> T:
         with self.store.connect(write=write) as conn:
@@ -150,7 +155,7 @@ class Runner:
             )
         if isinstance(exc, AgentRuntimeError) and not isinstance(exc, LedgerError):
             return None
-        return fault_of(exc, self.store.where)
+        return fault_of(exc, self.store.where, self.store.secrets)
 
     def _reconnect(self) -> None:
         try:
@@ -223,17 +228,17 @@ class Runner:
 
     def finish(self) -> None:
         """Release what is held and close the connections."""
-        for lease in self.leases.living():
+        held = self.leases.living()
+        for lease in held:
             self.leases.drop(lease)
-            session_id, fence, token = terms(lease)
-            try:
-                self.transact(
-                    lambda conn, s=session_id, f=fence, o=token: release_lease(conn, session_id=s, fence=f, token=o),
-                    write=True,
-                    patience=min(self.patience, RENEW_PATIENCE),
-                )
-            except LedgerError:  # they end by themselves
-                break
+
+        def work(conn: Connection) -> None:
+            for session_id, fence, token in map(terms, held):
+                release_lease(conn, session_id=session_id, fence=fence, token=token)
+
+        if held:
+            with suppress(LedgerError):  # they end by themselves
+                self.transact(work, write=True, patience=min(self.patience, RENEW_PATIENCE))
         self._close()
 
     def _close(self) -> None:
@@ -242,10 +247,3 @@ class Runner:
         except Exception as exc:
             if self._judge(exc) is None:
                 raise
-
-
-def _in_doubt(where: str, error: LedgerError) -> CommitUnknown:
-    return CommitUnknown(
-        f"{where}: a commit was sent and its answer never came, and the rows could not be read back since ({error.message}) "
-        "Whether the write took is not known here: write again under the same write id, or read the session back."
-    )

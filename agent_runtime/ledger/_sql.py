@@ -14,8 +14,10 @@ from agent_runtime.ledger._claims import Claimant, NewSession
 from agent_runtime.ledger._host import LedgerClock, MachineClock
 from agent_runtime.ledger._leases import terms
 from agent_runtime.ledger._migrate import ensure_schema
+from agent_runtime.ledger._postgres import PostgresStore
 from agent_runtime.ledger._runner import Runner
 from agent_runtime.ledger._sqlite import SqliteStore
+from agent_runtime.ledger._store import read_clock
 from agent_runtime.ledger._thread import Job, LedgerThread
 from agent_runtime.ledger._url import Target, parse
 
@@ -71,11 +73,11 @@ def open_ledger(
         ConfigError: a URL or setting that cannot work, or a schema that ``migrate="check"`` refuses.
         LedgerError: a database that cannot be used; its class says why.
     """
-    if not 0 < lease_seconds:
+    if lease_seconds <= 0:
         raise ConfigError("lease_seconds must be greater than 0.")
     margin = lease_seconds / 10 if margin is None else margin
     if not 0 <= margin < lease_seconds * 2 / 3:
-        raise ConfigError("margin must be 0 or more, and less than two thirds of lease_seconds: renewals come each third.")
+        raise ConfigError("margin must be 0 or more, and less than two thirds of lease_seconds.")
     target = parse(url)
     store = _store(target, clock, create=create, patience=min(1.0, retry_seconds))
     runner = Runner(
@@ -90,6 +92,8 @@ def open_ledger(
 
 
 def _store(target: Target, clock: LedgerClock | None, *, create: bool, patience: float) -> Store:
+    if target.url is not None:
+        return PostgresStore(target.url, clock=clock)
     return SqliteStore(target.path, clock=clock or MachineClock(), create=create, patience=patience)
 
 
@@ -183,7 +187,7 @@ class SqlLedger:
         def work(conn: Connection) -> Loaded | None:
             store.snapshot(conn)
             row = _reads.find_session(conn, name=name, tenant=tenant)
-            return None if row is None else _reads.read_session(conn, row, store.now(conn))
+            return None if row is None else _reads.read_session(conn, row, read_clock(conn, store))
 
         return self._submit(work, write=False)
 
@@ -217,6 +221,15 @@ class SqlLedger:
         """Release all leases, end the ledger thread and close the connections. Safe to call twice."""
         self._closed.detach()
         self._thread.close()
+
+    def end_at_exit(self) -> None:
+        """Close in a hurry: the end of the interpreter must not hang on a database that is away."""
+        self._runner.hurry.set()
+        self._thread.close(timeout=EXIT_SECONDS)
+
+    def abandon(self) -> None:
+        """In a forked child: leave the parent's connection alone for good."""
+        self._runner.store.abandon()
 
     def _submit(self, work: Callable[[Connection], T], *, write: bool) -> Future[T]:
         return self._thread.submit(Job(work, write=write))
@@ -271,14 +284,12 @@ def _end_soon(thread: LedgerThread) -> None:
 @atexit.register
 def _end_all() -> None:
     for ledger in list(_OPEN):
-        ledger._runner.hurry.set()
-        ledger._thread.close(timeout=EXIT_SECONDS)
+        ledger.end_at_exit()
 
 
 def _after_fork() -> None:
     for ledger in list(_OPEN):
-        ledger._runner.store.abandon()
+        ledger.abandon()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

@@ -13,13 +13,13 @@ from urllib.parse import quote
 from sqlalchemy import create_engine
 from sqlalchemy.pool import QueuePool
 
-from agent_runtime.errors import ConfigError, LedgerCorrupt, LedgerUnavailable
-from agent_runtime.ledger._faults import lost
+from agent_runtime.errors import ConfigError
+from agent_runtime.ledger import _words
 from agent_runtime.ledger._filelock import FileLock
 from agent_runtime.ledger._schema import APPLICATION_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection
 
@@ -58,6 +58,8 @@ class SqliteStore:
     """
 
     row_locks = False
+    open_patience: float | None = None
+    secrets: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class SqliteStore:
         locks_work: Callable[[FileLock], bool] = FileLock.works,
     ) -> None:
         if sqlite3.sqlite_version_info < _LEAST:
-            raise ConfigError(f"SQLite {sqlite3.sqlite_version} is too old: the ledger needs 3.35 or newer.")
+            raise ConfigError("SQLite is too old: the ledger needs release 3.35 or newer.")
         self.path = path
         self.where = f"the ledger {path}" if path else "the ledger in memory"
         self._clock = clock
@@ -94,12 +96,9 @@ class SqliteStore:
 
     def _prepare(self, path: Path, *, create: bool, locks_work: Callable[[FileLock], bool]) -> None:
         if not path.parent.is_dir():
-            raise LedgerUnavailable(
-                f"{self.where} cannot be opened: there is no directory {path.parent}. Nothing was written. Make the "
-                "directory, or correct the URL."
-            )
+            raise _words.cannot_open(self.where, f"there is no directory {path.parent}")
         if not create and not path.exists():
-            raise LedgerUnavailable(f"There is no ledger {path}. Nothing was written. Check the URL.")
+            raise _words.missing(path)
         # A lock for all releases of SQLite: it also orders the processes that open a new file at once, where SQLite
         # answers "database is locked" without waiting. Only affected releases cannot do without it.
         lock = FileLock(path.with_name(f"{path.name}-lock"))
@@ -108,7 +107,7 @@ class SqliteStore:
 
     @contextmanager
     def connect(self, *, write: bool) -> Iterator[Connection]:
-        """Give a connection in a transaction: ``BEGIN IMMEDIATE`` under the side-file lock to write, else a snapshot."""
+        """Give a connection in a transaction: ``BEGIN IMMEDIATE`` under the side-file lock, or one that only reads."""
         with ExitStack() as stack:
             if write and self._lock is not None:
                 # Until the connection is back in the pool: an automatic checkpoint is part of COMMIT.
@@ -130,16 +129,13 @@ class SqliteStore:
             found = os.stat(self.path)  # noqa: PTH116  at each commit: a third of the time
             wal = os.stat(f"{self.path}-wal").st_ino if self._wal is not None else None  # noqa: PTH116
         except FileNotFoundError:
-            raise lost(self.where) from None
+            raise _words.lost(self.where) from None
         if (found.st_dev, found.st_ino) != self._identity or wal != self._wal:
-            raise lost(self.where)
+            raise _words.lost(self.where)
 
-    def now(self, conn: Connection) -> float:  # noqa: ARG002  SQLite's own clock is the machine's
-        """Read the clock that stands for the database's."""
+    def clock(self) -> float:
+        """Read the clock that stands for the database's; SQLite's own is the machine's."""
         return self._clock.wall()
-
-    def lock_sessions(self, conn: Connection, ids: Sequence[str]) -> None:
-        """Do nothing: there is one writer at a time."""
 
     def snapshot(self, conn: Connection) -> None:
         """Do nothing: a transaction that reads sees one moment."""
@@ -213,10 +209,7 @@ class SqliteStore:
         assert self.path is not None
         foreign = _pragma(raw, "application_id") != APPLICATION_ID
         if foreign and raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise LedgerCorrupt(
-                f"{self.path} is a SQLite database of something else, not a ledger of this package. Nothing was written. "
-                "Check the URL; a ledger needs a file of its own."
-            )
+            raise _words.foreign_file(self.where)
         want = "delete" if self._affected and self._lock is None else "wal"
         mode = str(_pragma(raw, "journal_mode")).lower()
         if mode != want:
@@ -233,7 +226,7 @@ class SqliteStore:
         found = os.stat(self.path)  # type: ignore[arg-type]  # noqa: PTH116
         identity = (found.st_dev, found.st_ino)
         if self._identity is not None and identity != self._identity:
-            raise lost(self.where)
+            raise _words.lost(self.where)
         self._identity = identity
         self._wal = os.stat(f"{self.path}-wal").st_ino if wal else None  # noqa: PTH116
 

@@ -6,23 +6,37 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy import select
 
-from agent_runtime.errors import LedgerTooNew
 from agent_runtime.ledger import _schema as t
+from agent_runtime.ledger import _words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import ColumnElement, Connection, Engine
 
 
 class Store(Protocol):
-    """One database: how to begin, lock and read its clock. Used by the ledger thread only."""
+    """One database: how to begin, lock and read its clock. Used by the ledger thread only.
+
+    Attributes:
+        where: names the database in messages.
+        secrets: what messages must not show.
+        row_locks: writers run beside each other, so that a row which decides something must be locked.
+        open_patience: seconds for which opening rides out trouble; None for as long as everything else does.
+    """
 
     engine: Engine
     where: str
-    row_locks: bool
-    """Whether writers run beside each other, so that a row which decides something must be locked."""
+
+    @property
+    def secrets(self) -> Sequence[str]: ...
+
+    @property
+    def row_locks(self) -> bool: ...
+
+    @property
+    def open_patience(self) -> float | None: ...
 
     def connect(self, *, write: bool) -> AbstractContextManager[Connection]:
         """Give a connection in a transaction that the caller commits; leaving the block ends both."""
@@ -32,12 +46,8 @@ class Store(Protocol):
         """Look, after each commit, whether the database is still the one that was opened."""
         ...
 
-    def now(self, conn: Connection) -> float:
-        """Read the database's clock (UTC epoch seconds)."""
-        ...
-
-    def lock_sessions(self, conn: Connection, ids: Sequence[str]) -> None:
-        """Keep take-overs of these sessions out until the transaction ends."""
+    def clock(self) -> ColumnElement[float] | float:
+        """Return the database's clock (UTC epoch seconds): a reading, or what to select for one."""
         ...
 
     def snapshot(self, conn: Connection) -> None:
@@ -65,16 +75,25 @@ class Store(Protocol):
         ...
 
 
-def check_writer(conn: Connection, where: str) -> None:
-    """Raise `LedgerTooNew` if the ledger was told that writers of this generation must stop."""
-    least = conn.execute(select(t.meta.c.value).where(t.meta.c.name == "min_writer")).scalar()
-    if least is not None and least > t.WRITER:
-        raise too_new(where, f"it asks for writers of generation {least}, this release is generation {t.WRITER}")
+def read_clock(conn: Connection, store: Store) -> float:
+    """Read the database's clock."""
+    clock = store.clock()
+    return clock if isinstance(clock, float) else float(conn.execute(select(clock)).scalar_one())
 
 
-def too_new(where: str, why: str) -> LedgerTooNew:
-    """Return the error of a ledger that this release must not touch."""
-    return LedgerTooNew(
-        f"{where} was changed by a newer release of this package ({why}). Nothing was written or sent. Upgrade the package "
-        "here, or keep using the release that changed the ledger."
-    )
+def begin_write(conn: Connection, store: Store) -> float:
+    """Read the database's clock, and whether writers of this generation may still write.
+
+    Raises:
+        LedgerTooNew: a newer release has put them off.
+    """
+    clock = store.clock()
+    least = select(t.meta.c.value).where(t.meta.c.name == "min_writer").scalar_subquery()
+    if isinstance(clock, float):
+        asked, now = conn.execute(select(least)).scalar(), clock
+    else:
+        asked, now = conn.execute(select(least, clock)).one()
+    if asked is not None and asked > t.WRITER:
+        why = f"it asks for writers of generation {asked}, this release is generation {t.WRITER}"
+        raise _words.too_new(store.where, why)
+    return float(now)

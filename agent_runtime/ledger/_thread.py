@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from agent_runtime.errors import CommitUnknown, LedgerError, LedgerUnavailable
+from agent_runtime.ledger import _words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,10 +21,6 @@ T = TypeVar("T")
 
 BATCH_BYTES = 4 * 1024 * 1024
 """A batch takes no further job once it holds as much; one larger job goes alone."""
-
-
-class LedgerInherited(LedgerError):
-    """The process was forked after the ledger was opened; open another one in the child."""
 
 
 class Job(Generic[T]):
@@ -79,7 +75,7 @@ class LedgerThread:
     def __init__(self, performer: Performer, where: str) -> None:
         self._performer = performer
         self._where = where
-        # SimpleQueue.put may be called from a weakref callback in the middle of anything, this thread's own get included.
+        # SimpleQueue.put may be called from a weakref callback in the middle of anything, even of its own get.
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._held: Job[Any] | None = None
         self._pid = os.getpid()
@@ -99,12 +95,9 @@ class LedgerThread:
     def check(self) -> None:
         """Raise if this process may not use the ledger (any more)."""
         if self._pid != os.getpid():
-            raise LedgerInherited(
-                f"{self._where} was opened before this process was forked. Nothing was written or sent. Open a ledger, and "
-                "sessions, anew in the child."
-            )
+            raise _words.inherited(self._where)
         if self._closing:
-            raise LedgerUnavailable(f"{self._where} was closed. Nothing was written or sent. Open it again.")
+            raise _words.closed(self._where)
 
     def nudge(self, job: Job[Any]) -> None:
         """Queue a job from a place that must neither raise nor take a lock."""
@@ -175,10 +168,7 @@ class LedgerThread:
 
     def _died(self, jobs: list[Job[Any]], exc: BaseException) -> None:
         for job in jobs:
-            unknown = CommitUnknown(
-                f"{self._where}: the thread that writes it ended in the middle ({type(exc).__name__}). Whether this write "
-                "took is not known here: read the session back, or write again under the same write id."
-            )
+            unknown = _words.thread_died(self._where, type(exc).__name__)
             unknown.__cause__ = exc
             if not job.future.done():
                 job.future.set_exception(unknown)

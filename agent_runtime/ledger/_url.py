@@ -52,7 +52,7 @@ def _parsed(url: str) -> URL:
         return make_url(url)
     except (ArgumentError, ValueError, TypeError, AttributeError):
         pass
-    raise ConfigError(f"This is not the URL of a ledger. Write it as {_SHAPES}.")  # noqa: EM102  the URL stays out of it
+    raise ConfigError("This is not the URL of a ledger. Write it as " + _SHAPES)  # the URL itself stays out of it
 
 
 def _wrong_driver(name: str) -> str:
@@ -60,8 +60,8 @@ def _wrong_driver(name: str) -> str:
     if base in {"sqlite", "postgresql", "postgres"} and driver:
         plain = "sqlite" if base == "sqlite" else "postgresql"
         return (
-            f"The ledger does not work over the driver {driver}: one thread of its own does all database work, for async "
-            f"sessions too. Write {plain}:// without a driver."
+            f"The ledger does not work over the driver {driver}: one thread of its own does all database work, for "
+            f"async sessions too. Write {plain}:// without a driver."
         )
     return f"A ledger cannot be kept in {base!r}: only SQLite and Postgres. Write the URL as {_SHAPES}."
 
@@ -69,13 +69,11 @@ def _wrong_driver(name: str) -> str:
 def _sqlite_path(url: URL) -> Path | None:
     if url.host or url.username or url.password or url.port:
         raise ConfigError(
-            "A SQLite URL names a file and no host: three slashes before a relative path (sqlite:///agent.db), four before "
-            "an absolute one (sqlite:////var/lib/agent.db)."
+            "A SQLite URL names a file and no host: three slashes before a relative path (sqlite:///agent.db), four "
+            "before an absolute one (sqlite:////var/lib/agent.db)."
         )
     if url.query:
-        raise ConfigError(
-            f"A SQLite URL for a ledger takes no options ({', '.join(sorted(url.query))}): the ledger sets what it needs."
-        )
+        raise ConfigError("A SQLite URL for a ledger takes no options after a question mark: it sets what it needs.")
     name = url.database or ":memory:"
     if name == ":memory:":
         return None
