@@ -26,6 +26,7 @@ _DATES = re.compile(
     rf"|[A-Z][a-z]{{5,8}}, [0-9]{{2}}-{_MONTH}-[0-9]{{2}} {_TIME} {_ZONE}"
     rf"|[A-Z][a-z]{{2}} {_MONTH} [ 0-9][0-9] {_TIME} [1-9][0-9]{{3}}",
 )
+_NO_DATE = (0,) * 10
 
 _IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
 _LIMIT_MEMBER = re.compile(
@@ -70,12 +71,10 @@ def http_date(text: str) -> float | None:
     text = text.strip(" \t")
     if _DATES.fullmatch(text) is None:
         return None
-    parts = parsedate_tz(text)
-    if parts is None:
-        return None
+    parts = parsedate_tz(text) or _NO_DATE
     try:
         moment = datetime(*parts[:6], tzinfo=UTC)
-    except ValueError:  # 32 January, hour 25
+    except ValueError:  # 32 January, hour 25, `_NO_DATE`
         return None
     return moment.timestamp() - (parts[9] or 0)
 

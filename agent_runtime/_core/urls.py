@@ -26,10 +26,15 @@ def origin(url: str) -> str:
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
     except ValueError:  # brackets that do not match, a port out of range
         scheme, host, port = "", None, None
-    if scheme not in _PORTS or not host or "%" in host:
+    if scheme not in _PORTS or not host or "%" in host or not (":" in host or _labels(host)):
         raise ConfigError("not an absolute http or https URL")
     name = f"[{host}]" if ":" in host else host
     return f"{scheme}://{name}:{_PORTS[scheme] if port is None else port}"
+
+
+def _labels(host: str) -> bool:
+    # The operating system's look-up raises an error of its own for others, which no transport maps.
+    return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
 
 
 def same_origin(a: str, b: str) -> bool:

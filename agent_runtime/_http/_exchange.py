@@ -12,6 +12,7 @@ from agent_runtime._core.urls import check_url
 from agent_runtime._http._body import Body
 from agent_runtime._http._deadline import DeadlineExceeded, guard
 from agent_runtime._model import Answer, SendFailure
+from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_runtime._model import Headers, Request
@@ -49,6 +50,8 @@ class Exchange:
     """
 
     def __init__(self, request: Request, *, extra_headers: Headers, deadline: float, body_limit: int) -> None:
+        if request.method.upper() == "CONNECT":
+            raise ConfigError("CONNECT opens a tunnel, it calls no tool")
         check_url(request.url)
         check_headers(request.headers)
         check_headers(extra_headers)
@@ -66,7 +69,11 @@ class Exchange:
         return self.ends_at - time.monotonic()
 
     def build(self, library: Any, *, connect: float, read: float, trace: Any) -> Any:
-        """Return the library's request: our headers, bytes and URL, nothing of the client's defaults."""
+        """Return the library's request: our headers, bytes and URL, nothing of the client's defaults.
+
+        Raises:
+            ConfigError: the library cannot read the URL.
+        """
         headers = list(self._request.headers)
         names = {name.lower() for name, _ in headers}
         headers += [pair for pair in (_USER_AGENT, _ACCEPT_ENCODING) if pair[0].lower() not in names]
@@ -81,7 +88,10 @@ class Exchange:
                 "pool": left * 0.9,
             },
         }
-        url = library.URL(self._request.url)
+        try:
+            url = library.URL(self._request.url)
+        except library.InvalidURL:
+            raise ConfigError("the URL's host or port is not valid") from None
         target = _target(self._request.url)
         if url.raw_path != target:
             # The library tidies URLs up ("/a/../b", quotes). What was recorded, and perhaps signed, goes out.
@@ -115,10 +125,10 @@ class Exchange:
                 pass
 
     async def on_event_async(self, name: str, info: dict[str, Any]) -> None:
-        """Take one event in an async client, whose deadline needs no guard."""
-        if not name.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
-            self.on_event(name, info)
-        self._traced = True
+        """Take one event in an async client, whose streams need no guard."""
+        if not isinstance(info.get("return_value"), tuple | None):
+            info = {}
+        self.on_event(name, info)
 
     def head(self, response: Any) -> Answer:
         """Return status and headers of a response, the body still empty."""
@@ -132,6 +142,10 @@ class Exchange:
         """Raise `DeadlineExceeded` once the time is over."""
         if self.left <= 0:
             raise DeadlineExceeded
+
+    def not_begun(self) -> SendFailure:
+        """Say that the time was over before anything was tried."""
+        return SendFailure(maybe_sent=False, error="DeadlineExceeded")
 
     def failed(self, exc: Exception) -> Answer | SendFailure:
         """Say what an exception means that came instead of a response."""

@@ -65,10 +65,12 @@ class HttpSender:
             BaseException: interruptions, as they come; the request may have been sent, its connection is closed.
         """
         exchange = Exchange(request, extra_headers=extra_headers, deadline=deadline, body_limit=body_limit)
+        built = exchange.build(self._library, connect=connect, read=read, trace=exchange.on_event)
         client = self._own.get() if self._client is None else self._client
+        if exchange.left <= 0:
+            return exchange.not_begun()
         with _quiet.quiet(), until(exchange.ends_at):
             try:
-                built = exchange.build(self._library, connect=connect, read=read, trace=exchange.on_event)
                 response = client.send(built, stream=True, auth=None, follow_redirects=False)
             except AssertionError:
                 raise
@@ -123,10 +125,12 @@ class AsyncHttpSender:
     ) -> Answer | SendFailure:
         """Send one request once and return its answer, or what is known where none came; see `HttpSender.send`."""
         exchange = Exchange(request, extra_headers=extra_headers, deadline=deadline, body_limit=body_limit)
+        built = exchange.build(self._library, connect=connect, read=read, trace=exchange.on_event_async)
         client = self._own.get() if self._client is None else self._client
+        if exchange.left <= 0:
+            return exchange.not_begun()
         with _quiet.quiet():
             try:
-                built = exchange.build(self._library, connect=connect, read=read, trace=exchange.on_event_async)
                 async with asyncio.timeout(exchange.left):
                     response = await client.send(built, stream=True, auth=None, follow_redirects=False)
             except AssertionError:

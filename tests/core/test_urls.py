@@ -27,7 +27,20 @@ def test_an_origin_is_scheme_host_and_port(url, expected):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "/a", "ftp://h/", "https://", "https:///a", "http://h:99999/", "http://[::1/", "http://h%41/", "javascript:x"],
+    [
+        "",
+        "/a",
+        "ftp://h/",
+        "https://",
+        "https:///a",
+        "http://h:99999/",
+        "http://[::1/",
+        "http://h%41/",
+        "http://a..b/",
+        "http://.",
+        "http://" + "a" * 64,
+        "javascript:x",
+    ],
 )
 def test_what_is_no_http_url_has_no_origin(url):
     """What is no absolute http or https URL is refused, and the text does not repeat it."""

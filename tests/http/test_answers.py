@@ -1,5 +1,6 @@
 """Answers whose status line was seen, however their bodies came."""
 
+import asyncio
 import gzip
 import json
 import zlib
@@ -7,7 +8,8 @@ import zlib
 import pytest
 import respx
 
-from agent_runtime._http import HttpSender
+from agent_runtime._http import AsyncHttpSender, HttpSender
+from agent_runtime._http._body import Body
 from agent_runtime._model import Answer, BodyState, Request
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -147,6 +149,31 @@ def test_a_hook_that_raises_for_a_status_hides_no_answer(loop, reply, read):
     assert (answer.status, answer.header("retry-after"), answer.body_state) == (409, "3", BodyState.CUT)
 
 
+def test_a_hook_that_raises_on_a_mocked_answer(loop):
+    """Where no connection was watched, the answer is taken from the hook's own error."""
+
+    def hook(response):
+        response.raise_for_status()
+
+    async def async_hook(response):
+        response.raise_for_status()
+
+    client = loop.client(
+        lambda request: loop.library.Response(409, headers={"Retry-After": "3"}),
+        event_hooks={"response": [async_hook if loop.is_async else hook]},
+    )
+    answer = loop.send("http://tool.test/", client=client)
+    assert (answer.status, answer.header("retry-after"), answer.body_state) == (409, "3", BodyState.CUT)
+
+
+def test_the_first_word_on_a_body_stands():
+    """A body that was oversized is not called cut because its connection was closed for that."""
+    body = Body(Answer(status=200), method="POST", limit=1)
+    assert not body.feed(b"xx")
+    body.cut()
+    assert body.state is BodyState.OVERSIZED
+
+
 def test_a_hook_that_read_the_body(loop, reply):
     """A body that a user's hook has read already is taken from there, within the limit."""
 
@@ -174,9 +201,12 @@ def test_respx_answers_and_unmatched_routes():
     limits = {"connect": 1, "read": 1, "deadline": 1, "body_limit": 100}
     sender = HttpSender()
     assert sender.send(Request(method="POST", url="http://tool.test/a"), **limits).status == 200
+    lost = Request(method="POST", url="http://tool.test/b")
     with pytest.raises(AssertionError):
-        sender.send(Request(method="POST", url="http://tool.test/b"), **limits)
+        sender.send(lost, **limits)
     sender.close()
+    with pytest.raises(AssertionError):
+        asyncio.run(AsyncHttpSender().send(lost, **limits))
 
 
 def test_a_head_request_has_no_body(loop, reply):

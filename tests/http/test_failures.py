@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from agent_runtime._http import AsyncHttpSender, HttpSender
+from agent_runtime._http._deadline import DeadlineExceeded, guard, until
 from agent_runtime._http._exchange import Exchange
 from agent_runtime._model import BodyState, Request, SendFailure
 
@@ -298,6 +299,56 @@ def test_a_wait_for_the_pool_is_not_sent(serve):
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("deadline", [0, -1])
+def test_a_deadline_that_has_passed_sends_nothing(loop, serve, deadline):
+    """With no time left nothing connects: certainly not sent."""
+    server = serve(lambda server, conn: None)
+    assert loop.send(server.url, deadline=deadline) == SendFailure(maybe_sent=False, error="DeadlineExceeded")
+    assert server.connections == 0
+
+
+def test_a_users_own_request_on_a_guarded_connection(serve):
+    """Outside of our sends a guarded connection has no deadline, and the user's own timeouts hold."""
+    import httpx
+
+    def script(server, conn):
+        for _ in range(2):
+            server.read_request(conn)
+            conn.sendall(OK + b"Content-Length: 2\r\n\r\n{}")
+
+    server = serve(script)
+    with httpx.Client(trust_env=False, verify=False) as client:
+        HttpSender(client).send(Request(method="POST", url=server.url), connect=5, read=5, deadline=5, body_limit=10)
+        assert client.post(server.url, timeout=None).json() == {}
+    assert server.connections == 1
+
+
+def test_streams_that_cannot_be_guarded_are_left_alone():
+    """A stream of a fixed layout, or none at all, is passed over; a guarded one is not wrapped again."""
+
+    class Fixed:
+        __slots__ = ("sock",)
+
+        def read(self, max_bytes, timeout=None):
+            return b""
+
+    class Open:
+        def read(self, max_bytes, timeout=None):
+            return timeout
+
+    fixed, opened = Fixed(), Open()
+    for stream in (None, fixed, opened, opened):
+        guard(stream)
+    assert type(fixed) is Fixed
+    assert type(opened).__mro__[1] is Open
+    assert opened.read(1, timeout=None) is None
+    with until(time.monotonic() + 100):
+        assert 99 < opened.read(1, timeout=None) <= 100
+        assert opened.read(1, timeout=2) == 2
+    with until(time.monotonic() - 1), pytest.raises(DeadlineExceeded):
+        opened.read(1)
+
+
 def test_a_closed_client_is_told(loop):
     """A user's client that is closed sends nothing, and cannot be told from worse: it may have been sent."""
     client = loop.client(lambda request: None)
@@ -356,6 +407,30 @@ def test_A20_a_write_that_failed_may_have_been_sent(exchange):
     started(exchange)
     exchange.on_event("http11.send_request_headers.failed", {"exception": httpx.WriteError("x")})
     assert exchange.failed(httpx.ConnectError("x")).maybe_sent
+
+
+def test_A29_a_deadline_while_connecting_is_not_sent():
+    """A deadline that httpcore reports no byte before, only a connection being made, is certainly not sent."""
+    exchange = Exchange(Request(method="POST", url="http://tool.test/"), extra_headers=(), deadline=0, body_limit=1)
+    assert exchange.failed(TimeoutError()).maybe_sent
+    exchange.on_event("connection.connect_tcp.started", {})
+    assert exchange.failed(TimeoutError()) == SendFailure(maybe_sent=False, error="DeadlineExceeded")
+    started(exchange)
+    exchange.on_event("http11.send_request_headers.failed", {"exception": TimeoutError()})
+    assert exchange.failed(TimeoutError()) == SendFailure(maybe_sent=True, error="DeadlineExceeded")
+
+
+def test_short_header_values_are_not_taken_out_of_texts(exchange):
+    """Only values that could be secrets are taken out of an error's text."""
+    import httpx
+
+    exchange = Exchange(
+        Request(method="POST", url="http://tool.test/", headers=(("A", "no"), ("B", "Basic CANARY"))),
+        extra_headers=(),
+        deadline=5,
+        body_limit=1,
+    )
+    assert exchange.failed(httpx.ReadError("no, CANARY")).detail == "no, (value)"
 
 
 @pytest.mark.parametrize("value", [(b"HTTP/1.1", 409, b"Busy", [(b"A", b"1")]), (409, [(b"A", b"1")])])

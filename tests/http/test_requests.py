@@ -88,12 +88,20 @@ def test_A40_an_illegal_token_is_refused_before_anything_is_sent(loop, serve, va
     assert "CANARY" not in str(caught.value) + repr(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://user:CANARY@127.0.0.1/", "http://127.0.0.1/a b", "ftp://127.0.0.1/", "/a"])
+@pytest.mark.parametrize(
+    "url", ["http://user:CANARY@127.0.0.1/", "http://127.0.0.1/a b", "ftp://127.0.0.1/", "/a", "http://1.2.3.999/"]
+)
 def test_a_url_that_cannot_go_out_as_it_stands_is_refused(loop, url):
     """A URL with a password, blanks or another scheme is refused, and not shown."""
     with pytest.raises(ConfigError) as caught:
         loop.send(url)
     assert "CANARY" not in str(caught.value)
+
+
+def test_connect_is_refused(loop):
+    """CONNECT is for proxies; it would be taken for one's tunnel."""
+    with pytest.raises(ConfigError, match="tunnel"):
+        loop.send("http://tool.test/", method="connect")
 
 
 def test_a_client_of_the_wrong_kind_is_refused(loop):
