@@ -25,6 +25,7 @@ class Ask:
     Attributes:
         target: method and URL of the request without the key; None where they are not known before it is frozen.
         args_hash: of the body as sent; None where fills make it new each time.
+        business_key: the caller's own key, or None.
         goes_on: an unsettled operation of another tool does not stand in the way (``after_unknown="continue"``).
     """
 
@@ -35,6 +36,7 @@ class Ask:
     target: tuple[str, str] | None
     branch: str = ""
     at: str | None = None
+    business_key: str | None = None
     goes_on: bool = False
 
 
@@ -208,6 +210,14 @@ class Book:
             takes_over=refused is not None,
         )
 
+    def place_again(self, ask: Ask, place: Place) -> Place:
+        """Place a call anew that was to be refused, because what stood in its way is settled now."""
+        self._seq -= place.seq == self._seq
+        again = self._fresh(ask, place.index, place.step)
+        if again.operation is not None and again.kind == "join":
+            self._out[again.operation.id] = self._out.get(again.operation.id, 0) + 1
+        return again
+
     def _in_the_way(self, ask: Ask, step: StepRecord) -> OperationRecord | None:
         return next(self._blocking(ask, step), None)
 
@@ -294,7 +304,7 @@ class Book:
 
 def matches(ask: Ask, step: StepRecord, operation: OperationRecord) -> bool:
     """Whether a call is the recorded one: the same tool, and an equal fingerprint or an equal request."""
-    if ask.tool != operation.tool:
+    if ask.tool != operation.tool or ask.business_key not in {None, operation.business_key}:
         return False
     if ask.fingerprint in {operation.fingerprint, step.fingerprint}:
         return True

@@ -6,13 +6,23 @@ raised, the exception is thrown into the generator where it asked.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from agent_runtime._model import Answer, Headers, Raised, Request, Returned, SendFailure, Write, WriteOutcome
+from agent_runtime._model import (
+    Answer,
+    Headers,
+    OperationRecord,
+    Raised,
+    Request,
+    Returned,
+    SendFailure,
+    Write,
+    WriteOutcome,
+)
 from agent_runtime.config import FunctionTool, HttpTool
-
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,6 +64,20 @@ class Persist(Effect[WriteOutcome]):
     """Write one entry to the ledger; raises a `LedgerError` if nothing could be written."""
 
     entry: Write
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Effect[OperationRecord | None]):
+    """Read one operation as the ledger has it now."""
+
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Effect[T]):
+    """Anything else that the ledger does: ``start`` hands it in and returns its future."""
+
+    start: Callable[[Any], Future[T]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from agent_runtime._core.canonical import canonical_json, digest
+from agent_runtime._core.headers import check_headers
 from agent_runtime._core.keys import structured_field_string
+from agent_runtime._core.urls import check_url
 from agent_runtime._model import Request
 from agent_runtime.config import FunctionTool, HeaderCarrier
 from agent_runtime.errors import ArgumentsRefused
@@ -169,6 +171,8 @@ def _http(tool: HttpTool, args: dict[str, Any], scheme: Scheme) -> tuple[Request
         body = canonical_json(body_args, scheme)
         headers["Content-Type"] = "application/json"
     request = Request(method=tool.method, url=url, body=body, headers=tuple(headers.items()))
+    check_url(request.url)
+    check_headers(request.headers)
     return request, body or canonical_json(args, scheme)
 
 

@@ -15,8 +15,8 @@ ALLOWED: Final[dict[State, frozenset[State]]] = {
     State.FAILED: frozenset(),
     State.CANCELLED: frozenset(),
 }
-"""From each state, the states that a write may leave it in. ``in_flight`` goes back to ``ready`` only when every attempt
-was provably not applied (`agent_runtime._core.conclude`)."""
+"""From each state, the states that a write may leave it in. ``in_flight`` goes back to ``ready`` only when every
+attempt was provably not applied (`agent_runtime._core.conclude`)."""
 
 
 def settled(state: State) -> bool:

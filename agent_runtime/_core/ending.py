@@ -1,0 +1,114 @@
+"""The protocol of a session's end, and of a person's decision about an operation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import pydantic_core
+
+from agent_runtime._core.canonical import canonical_json
+from agent_runtime._core.effects import Load, NewId, Persist, ask
+from agent_runtime._model import (
+    SETTLED,
+    Advance,
+    Change,
+    Effect,
+    EndSession,
+    NewEvidence,
+    OperationRecord,
+    Reason,
+    ResultState,
+    SessionState,
+    State,
+    Took,
+)
+from agent_runtime.errors import ConfigError, LeaseLost, LedgerError, UnsettledStep
+
+if TYPE_CHECKING:
+    from agent_runtime._core.desk import Desk
+    from agent_runtime._core.effects import Steps
+
+DECIDABLE = frozenset({State.UNKNOWN, State.ACCEPTED})
+
+
+def finish(desk: Desk, state: SessionState) -> Steps[None]:
+    """End a session.
+
+    Raises:
+        UnsettledStep: an operation of it is not settled; nothing was changed.
+        LeaseLost: another worker has the session.
+    """
+    write_id = yield from ask(NewId())
+    entry = EndSession(write_id=write_id, session_id=desk.session_id, fence=desk.fence, state=state)
+    outcome = yield from ask(Persist(entry))
+    if outcome.took is Took.TOOK:
+        return
+    if outcome.took is Took.FENCE_LOST:
+        msg = f"session {desk.session_id}: another worker took it over; it was not ended by this object"
+        raise LeaseLost(msg, session_id=desk.session_id)
+    left = desk.book.unsettled()
+    names = ", ".join(f"{operation.label} ({operation.state})" for operation in left) or "a step"
+    msg = (
+        f"session {desk.session_id} is not ended: {names} is not settled. Nothing was changed. Settle it: the same "
+        "call, session.settle() or runtime.decide()"
+    )
+    raise UnsettledStep(msg, session_id=desk.session_id, blocking=left[0].label if left else None)
+
+
+def decide(  # noqa: PLR0917  what a person says, in the order of the call
+    operation_id: str,
+    succeeded: bool,
+    result: Any,
+    by: str,
+    evidence: str,
+    effect: Literal["none", "possible"],
+) -> Steps[OperationRecord]:
+    """Settle an operation by a person's word; final.
+
+    Raises:
+        ConfigError: no such operation, it is not one that a person decides, or the result has no JSON form.
+        LedgerError: it was not written.
+    """
+    operation = yield from ask(Load(operation_id))
+    if operation is None or operation.state not in DECIDABLE:
+        raise _not_decidable(operation_id, operation)
+    write_id = yield from ask(NewId())
+    entry = Advance(
+        write_id=write_id,
+        session_id=operation.session_id,
+        fence=None,
+        operation_id=operation.id,
+        expect_version=operation.version,
+        change=_said(result, effect, succeeded=succeeded),
+        evidence=(NewEvidence(kind="decision", detail=evidence, by=by),),
+    )
+    outcome = yield from ask(Persist(entry))
+    if outcome.took is Took.STATE_CONFLICT:
+        raise _not_decidable(operation_id, outcome.operation)
+    if outcome.took is not Took.TOOK or outcome.operation is None:
+        msg = f"operation {operation_id}: the decision was not written ({outcome.took} {outcome.error}); say it again"
+        raise LedgerError(msg)
+    return outcome.operation
+
+
+def _said(result: Any, effect: Literal["none", "possible"], *, succeeded: bool) -> Change:
+    if not succeeded:
+        return Change(state=State.FAILED, reason=Reason.DECIDED, effect=Effect(effect), resume_at=None)
+    if result is None:
+        body, state = b"", ResultState.MISSING
+    else:
+        body, state = canonical_json(pydantic_core.to_jsonable_python(result)), ResultState.OK
+    return Change(
+        state=State.SUCCEEDED, reason=Reason.DECIDED, resume_at=None, error=None, result=body, result_state=state
+    )
+
+
+def _not_decidable(operation_id: str, operation: OperationRecord | None) -> ConfigError:
+    if operation is None:
+        return ConfigError(f"no operation {operation_id!r} in this ledger; runtime.attention() lists those that wait")
+    if operation.state in SETTLED:
+        why = "settled, and that is final"
+    else:
+        why = "at work or waiting; resume its session first, then decide if it stays unknown"
+    msg = f"operation {operation_id} (step {operation.label}) is {operation.state}: {why}. Nothing was changed"
+    return ConfigError(msg, session_id=operation.session_id, step=operation.label, operation_id=operation.id)

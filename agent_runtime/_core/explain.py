@@ -1,0 +1,35 @@
+"""What a resume would do about each step, in words; looks at rows, asks nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_runtime._core.settle import Move, next_move
+from agent_runtime._model import SETTLED, State
+
+if TYPE_CHECKING:
+    from agent_runtime._model import OperationRecord
+    from agent_runtime.config import AnyTool
+
+
+def what_next(operation: OperationRecord | None, tool: AnyTool | None, *, now: float) -> str:
+    """Return what a call that reaches a step would do. ``now``: by the database's clock (UTC epoch seconds)."""
+    if operation is None:
+        return "not started: the call that reaches it decides"
+    if operation.state in SETTLED:
+        return "deliver from the ledger"
+    if tool is None:
+        return f"nothing: tool {operation.tool!r} is not registered"
+    wait = f", not before {operation.resume_at:.0f}" if operation.resume_at and operation.resume_at > now else ""
+    if operation.state is State.READY:
+        return "send" + wait
+    if operation.state is State.ACCEPTED:
+        return "leave it: the tool runs it as a job"
+    if tool.is_read:
+        return "send again: it only reads"
+    decision = next_move(operation, tool.contract, now=now, same_token=False)
+    if decision.move is Move.RESEND:
+        return "send again under the same key" + wait
+    if decision.move is Move.LOOK_UP:
+        return "look it up: " + decision.why + wait
+    return "stay unknown: " + decision.why

@@ -1,0 +1,344 @@
+"""The two loops that perform effects, one above the other; a change to one is a change to both.
+
+What they share: an interruption (Ctrl-C, cancellation, exit) while a request is out is recorded before it goes on. The
+protocol is told that the request may have been sent, its writes are still performed, nothing else is begun, and then
+the interruption is raised again. A second one leaves at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent_runtime._core.effects import (
+    Acquire,
+    Effect,
+    Invoke,
+    Job,
+    LeaseHeld,
+    Load,
+    NewId,
+    Now,
+    Persist,
+    Random,
+    Send,
+    Sleep,
+)
+from agent_runtime._drive import functions, tokens
+from agent_runtime._model import Raised, SendFailure
+from agent_runtime.config import ClientCredentials, TokenCallable, defaults
+from agent_runtime.errors import CommitUnknown, ConfigError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from agent_runtime._core.effects import Credential, NoCredential, Steps
+    from agent_runtime._drive.world import World
+    from agent_runtime._http import AsyncHttpSender, HttpSender
+    from agent_runtime._model import Returned
+    from agent_runtime.ledger import Lease
+
+T = TypeVar("T")
+R = TypeVar("R")
+Told = tuple[Any, BaseException | None]
+
+STILL_DONE = (Persist, Load, Now, Random, NewId)
+"""What is still performed after an interruption: it records, and begins nothing."""
+
+
+def instead(effect: Effect[Any], stop: BaseException) -> Told:
+    """Return what a protocol is told of an effect that is not begun because of an interruption."""
+    name = type(stop).__name__
+    if isinstance(effect, Send):
+        return SendFailure(maybe_sent=False, error=name, interrupted=True), None
+    if isinstance(effect, Invoke):
+        return Raised(proof=True, transport=True, error=name, interrupted=True), None
+    return None, stop
+
+
+def cut_short(effect: Effect[Any], stop: BaseException) -> Told:
+    """Return what a protocol is told of an effect that an interruption came into."""
+    name = type(stop).__name__
+    if isinstance(effect, Send):
+        return SendFailure(maybe_sent=True, error=name, interrupted=True), None
+    if isinstance(effect, Invoke):
+        return Raised(proof=False, error=name, interrupted=True), None
+    return None, stop
+
+
+def failed(
+    effect: Effect[Any], failure: Exception, stop: BaseException | None
+) -> tuple[Any, BaseException | None, BaseException | None]:
+    """Return what a protocol is told of an effect that raised, and what is raised once that is recorded.
+
+    Senders and function tools return what they saw; an exception of theirs is a fault of set-up, such as a mock without
+    a route. It is recorded like an interruption, so that no row is left behind, and then it goes to the caller.
+    """
+    if not isinstance(effect, Send | Invoke):
+        return None, failure, stop
+    told, _ = instead(effect, failure) if isinstance(failure, ConfigError) else cut_short(effect, failure)
+    return told, None, stop or failure
+
+
+def lost_commit() -> CommitUnknown:
+    """Return the error for a write whose answer an interrupted caller no longer waits for."""
+    return CommitUnknown(
+        "the caller was interrupted and the ledger did not answer in time; it may have taken the write"
+    )
+
+
+class _Loop:
+    """What both loops share: the effects that do not wait. Strictly private."""
+
+    def __init__(self, world: World, store: tokens.TokenStore) -> None:
+        self.world = world
+        self.store = store
+
+    def submitted(self, effect: Effect[Any]) -> Future[Any] | None:
+        """Hand ledger work in, so that an interrupted caller can go on waiting for the same answer."""
+        if isinstance(effect, Persist):
+            return self.world.ledger.write([effect.entry])
+        if isinstance(effect, Job):
+            return effect.start(self.world.ledger)
+        return self.world.ledger.operation(effect.operation_id) if isinstance(effect, Load) else None
+
+    def at_once(self, effect: Effect[Any], lease: Lease | None) -> Any:
+        """Perform an effect that does not wait."""
+        match effect:
+            case Now():
+                return self.world.ledger.now()
+            case Random():
+                return self.world.random()
+            case NewId():
+                return self.world.new_id()
+            case LeaseHeld():
+                return lease is not None and not lease.lost and self.world.clock.boottime() < lease.good_until
+            case _:
+                raise AssertionError(effect)
+
+
+class Driver(_Loop):
+    """Performs effects by blocking."""
+
+    def __init__(self, world: World, sender: HttpSender, store: tokens.TokenStore) -> None:
+        super().__init__(world, store)
+        self.sender = sender
+
+    def drive(self, steps: Steps[R], lease: Lease | None, session_id: str = "") -> R:
+        """Run a protocol to its end and return what it returns."""
+        stop: BaseException | None = None
+        value, error = None, None
+        while True:
+            try:
+                effect = steps.throw(error) if error is not None else steps.send(value)
+            except StopIteration as end:
+                if stop is not None:
+                    raise stop from None
+                result: R = end.value
+                return result
+            if stop is not None and not isinstance(effect, STILL_DONE):
+                value, error = instead(effect, stop)
+                continue
+            value, error, future = None, None, None
+            try:
+                future = self.submitted(effect)
+                value, passing = self._perform(effect, future, lease, session_id)
+                stop = stop or passing
+            except Exception as failure:  # noqa: BLE001  every failure of an effect is the protocol's to judge
+                value, error, stop = failed(effect, failure, stop)
+            except BaseException as interruption:
+                if stop is not None:
+                    raise
+                stop = interruption
+                value, error = self._interrupted(effect, future, interruption)
+
+    def _interrupted(self, effect: Effect[Any], future: Future[Any] | None, stop: BaseException) -> Told:
+        if not isinstance(effect, Persist | Load | Job):
+            return cut_short(effect, stop)
+        try:
+            return (self._answer(effect, future, defaults.INTERRUPT_PATIENCE) if future else None), None
+        except Exception as failure:  # noqa: BLE001  as in `drive`
+            return None, failure
+
+    def _perform(self, effect: Effect[Any], future: Future[Any] | None, lease: Lease | None, session_id: str) -> Told:
+        """Perform one effect; the second value is an error of ours that has to pass through once it is recorded."""
+        match effect:
+            case Send():
+                return self._send(effect), None
+            case Invoke():
+                return self._invoke(effect, session_id)
+            case Sleep():
+                self.world.clock.sleep(effect.seconds)
+                return None, None
+            case Persist() | Load() | Job():
+                assert future is not None
+                return self._answer(effect, future, None), None
+            case Acquire():
+                return self._acquire(effect, lease), None
+            case _:
+                return self.at_once(effect, lease), None
+
+    def _answer(self, effect: Effect[Any], future: Future[Any], patience: float | None) -> Any:
+        try:
+            result = future.result(patience)
+        except concurrent.futures.TimeoutError:
+            raise lost_commit() from None
+        return result[0] if isinstance(effect, Persist) else result
+
+    def _send(self, send: Send) -> Any:
+        return self.sender.send(
+            send.request,
+            extra_headers=send.headers,
+            connect=send.connect,
+            read=send.read,
+            deadline=send.deadline,
+            body_limit=send.body_limit,
+        )
+
+    def _invoke(self, invoke: Invoke, session_id: str) -> tuple[Returned | Raised, BaseException | None]:
+        try:
+            return functions.call(invoke, session_id), None
+        except Exception as error:  # noqa: BLE001  a tool may raise anything
+            seen = functions.raised(error)
+            return seen, (error if seen.interrupted else None)
+
+    def _acquire(self, acquire: Acquire, lease: Lease | None) -> Credential | NoCredential:
+        made = tokens.ready_made(acquire.tool, self.world.auth)
+        if made is not None:
+            return made
+        auth = tokens.auth_of(acquire.tool, self.world.auth)
+        if isinstance(auth, TokenCallable):
+            token = auth.function()
+            tokens.refuse_awaitable(token)
+            return tokens.bearer(token, tokens.principal_of(acquire.tool, self.world.auth))
+        assert isinstance(auth, ClientCredentials)
+        with self.store.lock(auth):
+            return self.drive(tokens.exchange(self.store, auth, acquire), lease)
+
+
+class AsyncDriver(_Loop):
+    """Performs effects by awaiting."""
+
+    def __init__(self, world: World, sender: AsyncHttpSender, store: tokens.TokenStore) -> None:
+        super().__init__(world, store)
+        self.sender = sender
+
+    async def drive(self, steps: Steps[R], lease: Lease | None, session_id: str = "") -> R:
+        """Run a protocol to its end and return what it returns."""
+        stop: BaseException | None = None
+        value, error = None, None
+        while True:
+            try:
+                effect = steps.throw(error) if error is not None else steps.send(value)
+            except StopIteration as end:
+                if stop is not None:
+                    raise stop from None
+                result: R = end.value
+                return result
+            if stop is not None and not isinstance(effect, STILL_DONE):
+                value, error = instead(effect, stop)
+                continue
+            value, error, future = None, None, None
+            try:
+                future = self.submitted(effect)
+                value, passing = await self._perform(effect, future, lease, session_id)
+                stop = stop or passing
+            except Exception as failure:  # noqa: BLE001  every failure of an effect is the protocol's to judge
+                value, error, stop = failed(effect, failure, stop)
+            except BaseException as interruption:
+                if stop is not None:
+                    raise
+                stop = interruption
+                value, error = await self._interrupted(effect, future, interruption)
+
+    async def _interrupted(self, effect: Effect[Any], future: Future[Any] | None, stop: BaseException) -> Told:
+        if not isinstance(effect, Persist | Load | Job):
+            return cut_short(effect, stop)
+        try:
+            return (await self._answer(effect, future, defaults.INTERRUPT_PATIENCE) if future else None), None
+        except Exception as failure:  # noqa: BLE001  as in `drive`
+            return None, failure
+
+    async def _perform(
+        self, effect: Effect[Any], future: Future[Any] | None, lease: Lease | None, session_id: str
+    ) -> Told:
+        """Perform one effect; the second value is an error of ours that has to pass through once it is recorded."""
+        match effect:
+            case Send():
+                return await self._send(effect), None
+            case Invoke():
+                return await self._invoke(effect, session_id)
+            case Sleep():
+                await self.world.clock.sleep_async(effect.seconds)
+                return None, None
+            case Persist() | Load() | Job():
+                assert future is not None
+                return await self._answer(effect, future, None), None
+            case Acquire():
+                return await self._acquire(effect, lease), None
+            case _:
+                return self.at_once(effect, lease), None
+
+    async def _answer(self, effect: Effect[Any], future: Future[Any], patience: float | None) -> Any:
+        try:
+            async with asyncio.timeout(patience):
+                result = await awaited(future)
+        except TimeoutError:
+            raise lost_commit() from None
+        return result[0] if isinstance(effect, Persist) else result
+
+    async def _send(self, send: Send) -> Any:
+        return await self.sender.send(
+            send.request,
+            extra_headers=send.headers,
+            connect=send.connect,
+            read=send.read,
+            deadline=send.deadline,
+            body_limit=send.body_limit,
+        )
+
+    async def _invoke(self, invoke: Invoke, session_id: str) -> tuple[Returned | Raised, BaseException | None]:
+        try:
+            return await functions.call_async(invoke, session_id), None
+        except Exception as error:  # noqa: BLE001  a tool may raise anything
+            seen = functions.raised(error)
+            return seen, (error if seen.interrupted else None)
+
+    async def _acquire(self, acquire: Acquire, lease: Lease | None) -> Credential | NoCredential:
+        made = tokens.ready_made(acquire.tool, self.world.auth)
+        if made is not None:
+            return made
+        auth = tokens.auth_of(acquire.tool, self.world.auth)
+        if isinstance(auth, TokenCallable):
+            token = auth.function()
+            if inspect.isawaitable(token):
+                token = await token
+            return tokens.bearer(token, tokens.principal_of(acquire.tool, self.world.auth))
+        assert isinstance(auth, ClientCredentials)
+        async with self.store.async_lock(auth):
+            return await self.drive(tokens.exchange(self.store, auth, acquire), lease)
+
+
+async def awaited(future: Future[T]) -> T:
+    """Wait for ledger work without blocking the loop; giving up, or a closed loop, tears nothing."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def done(_: Future[T]) -> None:
+        try:
+            loop.call_soon_threadsafe(wake)
+        except RuntimeError:  # the loop was closed while the ledger worked; nobody waits any more
+            return
+
+    future.add_done_callback(done)
+    await waiter
+    return future.result()
+
+
+__all__ = ["AsyncDriver", "Driver", "awaited"]

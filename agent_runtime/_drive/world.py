@@ -1,0 +1,73 @@
+"""The inputs that the core does without: clock, randomness, ledger, senders. Tests give others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from agent_runtime.ledger import MachineClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_runtime.config import Auth
+    from agent_runtime.ledger import Ledger
+
+logger: Final = logging.getLogger("agent_runtime")
+
+
+class Clock(Protocol):
+    """Wall clock, boot-time clock and sleep, in seconds."""
+
+    def wall(self) -> float:
+        """Return UTC epoch seconds."""
+        ...
+
+    def boottime(self) -> float:
+        """Return seconds since boot, sleep of the machine included."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block for so many seconds."""
+        ...
+
+    async def sleep_async(self, seconds: float) -> None:
+        """Wait for so many seconds without blocking the loop."""
+        ...
+
+
+class SystemClock(MachineClock):
+    """The machine's own clocks."""
+
+    def sleep(self, seconds: float) -> None:
+        """Block for so many seconds."""
+        time.sleep(seconds)
+
+    async def sleep_async(self, seconds: float) -> None:
+        """Wait for so many seconds without blocking the loop."""
+        await asyncio.sleep(seconds)
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(kw_only=True)
+class World:
+    """What a driver performs effects with.
+
+    Attributes:
+        auth: credentials of tools that bring none.
+        new_id: random UUIDs; session ids have to be unguessable.
+    """
+
+    ledger: Ledger
+    clock: Clock = field(default_factory=SystemClock)
+    random: Callable[[], float] = field(default=random.SystemRandom().random)
+    new_id: Callable[[], str] = field(default=_new_id)
+    auth: Auth | None = None

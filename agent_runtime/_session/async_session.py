@@ -1,0 +1,294 @@
+"""The async session; the same words as the blocking one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from agent_runtime._core import values
+from agent_runtime._core.calls import run_call, run_reserved, work
+from agent_runtime._core.effects import Job
+from agent_runtime._core.ending import finish
+from agent_runtime._core.reissue import reissue
+from agent_runtime._core.reserving import refuse_unawaited, reserve_many
+from agent_runtime._model import Outcome, SessionState, ToolResult
+from agent_runtime._session.shared import SessionBase
+from agent_runtime.config import defaults
+from agent_runtime.errors import KeyConflict, UnsettledStep
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
+    from types import TracebackType
+
+    from agent_runtime._core.book import Place
+    from agent_runtime._core.desk import Call
+    from agent_runtime._core.effects import Steps
+    from agent_runtime._session.runtime import AsyncRuntime
+    from agent_runtime.config import AnyTool
+
+R = TypeVar("R")
+
+
+class Opening:
+    """What ``start``, ``open`` and ``resume`` return: serves ``await`` and ``async with``."""
+
+    def __init__(self, opened: Coroutine[Any, Any, AsyncSession]) -> None:
+        self._opened = opened
+        self._session: AsyncSession | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncSession]:
+        return self._opened.__await__()
+
+    async def __aenter__(self) -> AsyncSession:
+        self._session = await self._opened
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._session is not None
+        await self._session.__aexit__(kind, error, trace)
+
+
+class AsyncSession(SessionBase):
+    """One plan's life: calls of tools as durable, named steps.
+
+    As a context manager it finishes the session if the block ends normally with nothing unsettled; by an exception it
+    stays open, and its lease is released. Calls by counter are numbered in their order; `branch` gives parallel work
+    counters of its own, ``at=`` names a position from outside.
+    """
+
+    @classmethod
+    def start(cls, alias: str | None = None, *, runtime: AsyncRuntime, input: Any = None) -> Opening:  # noqa: A002
+        """Make a new session; raises `SessionExists` if the alias stands."""
+        return runtime.start(alias, input=input)
+
+    @classmethod
+    def open(
+        cls,
+        alias: str,
+        *,
+        runtime: AsyncRuntime,
+        input: Any = None,  # noqa: A002
+        wait: float = defaults.SESSION_WAIT,
+    ) -> Opening:
+        """Start the session of this alias, or resume it; claims and loads, sends nothing.
+
+        Raises:
+            InputChanged: it was opened with another ``input``.
+            SessionBusy: another worker held it for longer than ``wait`` seconds.
+        """
+        return runtime.open(alias, input=input, wait=wait)
+
+    @classmethod
+    def resume(cls, name: str, *, runtime: AsyncRuntime, wait: float = defaults.SESSION_WAIT) -> Opening:
+        """Resume a session by id or alias; claims and loads, sends nothing.
+
+        Raises:
+            SessionNotFound: there is none.
+            SessionBusy: another worker held it for longer than ``wait`` seconds.
+        """
+        return runtime.resume(name, wait=wait)
+
+    def call(
+        self,
+        tool: AnyTool | str,
+        args: object = None,
+        *,
+        at: str | None = None,
+        key: str | None = None,
+        expires_at: float | None = None,
+        after_unknown: str | None = None,
+        allow_partial: bool = False,
+    ) -> Coroutine[Any, Any, ToolResult[Any]]:
+        """Call a tool as the next step and return its result; a recorded step returns at once, without a request.
+
+        Args:
+            tool: a registered tool, or its name.
+            args: a dict or a pydantic model.
+            at: external position, free text that is unique in the session.
+            key: the caller's own idempotency key, unique for one tenant at one target.
+            expires_at: UTC epoch seconds after which no attempt begins.
+            after_unknown: ``continue`` lets this call go on past another tool's unsettled step.
+            allow_partial: return a result with errors in it instead of raising `PartialResult`.
+
+        Raises:
+            StepError: what is known of the step; `StepFailed`, `StepUnknown`, `StepPending` and others.
+            ConfigError: a call that cannot work; nothing was written or sent.
+            SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
+        """
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        return self._result(call, self._placed(call), allow_partial=allow_partial)
+
+    def try_call(
+        self,
+        tool: AnyTool | str,
+        args: object = None,
+        *,
+        at: str | None = None,
+        key: str | None = None,
+        expires_at: float | None = None,
+        after_unknown: str | None = None,
+    ) -> Coroutine[Any, Any, Outcome]:
+        """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        return self._outcome(call, self._placed(call))
+
+    async def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
+        """Call several tools as the next steps: all recorded in one transaction, outcomes in order, none raised."""
+        prepared = [self._prepare(tool, args, None, None, None, None) for tool, args in calls]
+        caller = asyncio.current_task()
+        placed = [(call, self._place(call, caller)) for call in prepared]
+        try:
+            await self._drive(reserve_many(self._hold.desk, placed))
+            return list(await asyncio.gather(*(self._work_on(call, place) for call, place in placed)))
+        finally:
+            for call, place in placed:
+                self._leave(call, place, caller)
+
+    def branch(self, name: str) -> AsyncSession:
+        """Return a view of this session with a counter of its own; its labels begin with the branch's name."""
+        return AsyncSession(self._hold, self._branch_name(name))
+
+    async def record(self, name: str, function: Callable[[], Any | Awaitable[Any]]) -> Any:
+        """Return a value that the code does not get from a tool: made and kept the first time, replayed from then on.
+
+        The value is what its JSON form reads as. Counted by name within a branch, so it may stand in a loop.
+        """
+        self._check_usable()
+        branch, desk = self._branch_here(), self._hold.desk
+        with self._hold.guard:
+            index = desk.book.next_value(branch, name)
+        known = values.stored(desk, branch, name, index)
+        if known is not None:
+            return values.read(known)
+        value = function()
+        text = values.text_of(await value if inspect.isawaitable(value) else value, name)
+        return await self._drive(values.keep(desk, branch, name, index, text))
+
+    async def settle(self) -> list[Outcome]:
+        """Settle what is unsettled by evidence, as far as it goes now, and return the outcomes; raises for none."""
+        self._check_usable()
+        outcomes = []
+        for operation, label in self._unsettled():
+            tool = self._hold.settings.tool(operation.tool)
+            async with self._locked(operation.id):
+                with self._warned():
+                    now = self._hold.desk.book.operations[operation.id]
+                    outcomes.append(await self._drive(work(self._hold.desk, tool, now, label)))
+        return outcomes
+
+    async def reissue(self, step: str) -> ToolResult[Any]:
+        """Issue a step again that failed with effect none: a second operation, under a key of its own.
+
+        Raises:
+            ConfigError: there is no such step, or it did not fail with effect none.
+            StepError: as `call`.
+        """
+        self._check_usable()
+        tool = self._tool_of(step)
+        operation = await self._drive(reissue(self._hold.desk, tool, step))
+        async with self._locked(operation.id):
+            outcome = await self._drive(work(self._hold.desk, tool, operation, step))
+        return self._told(outcome, allow_partial=False)
+
+    async def finish(self) -> None:
+        """End the session: it replays from now on. Raises `UnsettledStep` while a step of it is not settled."""
+        self._check_usable()
+        await self._record_unawaited()
+        await self._drive(finish(self._hold.desk, SessionState.FINISHED))
+        self._hold.state = SessionState.FINISHED
+        await self.close()
+
+    async def close(self) -> None:
+        """Release the lease; the session stays as it is. Safe to call twice."""
+        await self._record_unawaited()
+        lease = self._closing()
+        if lease is not None:
+            await self._drive(_one(Job(lambda ledger: ledger.release(lease))))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._can_finish():
+            await self.finish()
+        else:
+            await self._close_quietly(raising=kind is not None)
+
+    # -- doing ------------------------------------------------------------------------------------------------------
+
+    def _placed(self, call: Call) -> tuple[Place, Any] | None:
+        """Take the position now, at the moment of the call; one with an address is found once it is awaited."""
+        if call.at is not None:
+            return None
+        caller = _caller()
+        place = self._place(call, caller)
+        self._hold.unstarted[place.label] = (call, place)
+        return place, caller
+
+    async def _result(self, call: Call, placed: tuple[Place, Any] | None, *, allow_partial: bool) -> ToolResult[Any]:
+        return self._told(await self._run(call, placed), allow_partial=allow_partial)
+
+    async def _outcome(self, call: Call, placed: tuple[Place, Any] | None) -> Outcome:
+        try:
+            return await self._run(call, placed)
+        except (KeyConflict, UnsettledStep) as error:
+            return self._as_outcome(error, call)
+
+    async def _run(self, call: Call, placed: tuple[Place, Any] | None) -> Outcome:
+        async with self._locked(call.at):
+            place, caller = placed if placed is not None else (self._place(call, _caller()), _caller())
+            self._hold.unstarted.pop(place.label, None)
+            try:
+                async with self._locked(place.operation.id if place.operation is not None else None):
+                    with self._warned():
+                        return await self._drive(run_call(self._hold.desk, call, place))
+            finally:
+                self._leave(call, place, caller)
+
+    async def _work_on(self, call: Call, place: Place) -> Outcome:
+        async with self._locked(place.operation.id if place.operation is not None else None):
+            with self._warned():
+                return await self._drive(run_reserved(self._hold.desk, call, place))
+
+    async def _drive(self, steps: Steps[R]) -> R:
+        return await self._hold.settings.async_driver.drive(steps, self._hold.lease, self.id)
+
+    @asynccontextmanager
+    async def _locked(self, name: str | None) -> AsyncIterator[None]:
+        """Let one call at a time work on an operation or an address."""
+        if name is None:
+            yield
+            return
+        async with self._hold.locks.setdefault(name, asyncio.Lock()):
+            yield
+
+    async def _record_unawaited(self) -> None:
+        """Record calls that were made and never awaited as not started; Python itself warns of them."""
+        if self._hold.closed or self._hold.lease is None or self._hold.lease.lost:
+            return
+        left = list(self._hold.unstarted.values())
+        self._hold.unstarted.clear()
+        await self._drive(refuse_unawaited(self._hold.desk, left))
+
+    async def _close_quietly(self, *, raising: bool) -> None:
+        """Release the lease without hiding the exception that ends the block."""
+        try:
+            await self.close()
+        except Exception:
+            if not raising:
+                raise
+
+
+def _caller() -> Any:
+    return asyncio.current_task()
+
+
+def _one(effect: Job[R]) -> Steps[R]:
+    result: R = yield effect
+    return result

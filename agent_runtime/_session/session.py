@@ -1,0 +1,241 @@
+"""The blocking session."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from agent_runtime._core import values
+from agent_runtime._core.calls import run_call, run_reserved, work
+from agent_runtime._core.effects import Job
+from agent_runtime._core.ending import finish
+from agent_runtime._core.reissue import reissue
+from agent_runtime._core.reserving import reserve_many
+from agent_runtime._model import Outcome, SessionState, ToolResult
+from agent_runtime._session.shared import SessionBase
+from agent_runtime.config import defaults
+from agent_runtime.errors import KeyConflict, UnsettledStep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from agent_runtime._core.book import Place
+    from agent_runtime._core.desk import Call
+    from agent_runtime._core.effects import Steps
+    from agent_runtime._session.runtime import Runtime
+    from agent_runtime.config import AnyTool
+
+R = TypeVar("R")
+
+
+class Session(SessionBase):
+    """One plan's life: calls of tools as durable, named steps.
+
+    As a context manager it finishes the session if the block ends normally with nothing unsettled; by an exception it
+    stays open, and its lease is released. Calls by counter are numbered in their order; `branch` gives parallel work
+    counters of its own, ``at=`` names a position from outside.
+    """
+
+    @classmethod
+    def start(cls, alias: str | None = None, *, runtime: Runtime, input: Any = None) -> Session:  # noqa: A002
+        """Make a new session; raises `SessionExists` if the alias stands."""
+        return runtime.start(alias, input=input)
+
+    @classmethod
+    def open(
+        cls,
+        alias: str,
+        *,
+        runtime: Runtime,
+        input: Any = None,  # noqa: A002
+        wait: float = defaults.SESSION_WAIT,
+    ) -> Session:
+        """Start the session of this alias, or resume it; claims and loads, sends nothing.
+
+        Raises:
+            InputChanged: it was opened with another ``input``.
+            SessionBusy: another worker held it for longer than ``wait`` seconds.
+        """
+        return runtime.open(alias, input=input, wait=wait)
+
+    @classmethod
+    def resume(cls, name: str, *, runtime: Runtime, wait: float = defaults.SESSION_WAIT) -> Session:
+        """Resume a session by id or alias; claims and loads, sends nothing.
+
+        Raises:
+            SessionNotFound: there is none.
+            SessionBusy: another worker held it for longer than ``wait`` seconds.
+        """
+        return runtime.resume(name, wait=wait)
+
+    def call(
+        self,
+        tool: AnyTool | str,
+        args: object = None,
+        *,
+        at: str | None = None,
+        key: str | None = None,
+        expires_at: float | None = None,
+        after_unknown: str | None = None,
+        allow_partial: bool = False,
+    ) -> ToolResult[Any]:
+        """Call a tool as the next step and return its result; a recorded step returns at once, without a request.
+
+        Args:
+            tool: a registered tool, or its name.
+            args: a dict or a pydantic model.
+            at: external position, free text that is unique in the session.
+            key: the caller's own idempotency key, unique for one tenant at one target.
+            expires_at: UTC epoch seconds after which no attempt begins.
+            after_unknown: ``continue`` lets this call go on past another tool's unsettled step.
+            allow_partial: return a result with errors in it instead of raising `PartialResult`.
+
+        Raises:
+            StepError: what is known of the step; `StepFailed`, `StepUnknown`, `StepPending` and others.
+            ConfigError: a call that cannot work; nothing was written or sent.
+            SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
+        """
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        return self._told(self._run(call), allow_partial=allow_partial)
+
+    def try_call(
+        self,
+        tool: AnyTool | str,
+        args: object = None,
+        *,
+        at: str | None = None,
+        key: str | None = None,
+        expires_at: float | None = None,
+        after_unknown: str | None = None,
+    ) -> Outcome:
+        """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        try:
+            return self._run(call)
+        except (KeyConflict, UnsettledStep) as error:
+            return self._as_outcome(error, call)
+
+    def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
+        """Call several tools as the next steps: all recorded in one transaction, outcomes in order, none raised."""
+        prepared = [self._prepare(tool, args, None, None, None, None) for tool, args in calls]
+        caller = threading.get_ident()
+        placed = [(call, self._place(call, caller)) for call in prepared]
+        try:
+            self._drive(reserve_many(self._hold.desk, placed))
+            return [self._work_on(call, place) for call, place in placed]
+        finally:
+            for call, place in placed:
+                self._leave(call, place, caller)
+
+    def branch(self, name: str) -> Session:
+        """Return a view of this session with a counter of its own; its labels begin with the branch's name."""
+        return Session(self._hold, self._branch_name(name))
+
+    def record(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return a value that the code does not get from a tool: made and kept the first time, replayed from then on.
+
+        The value is what its JSON form reads as. Counted by name within a branch, so it may stand in a loop.
+        """
+        self._check_usable()
+        branch, desk = self._branch_here(), self._hold.desk
+        with self._hold.guard:
+            index = desk.book.next_value(branch, name)
+        known = values.stored(desk, branch, name, index)
+        if known is not None:
+            return values.read(known)
+        text = values.text_of(function(), name)
+        return self._drive(values.keep(desk, branch, name, index, text))
+
+    def settle(self) -> list[Outcome]:
+        """Settle what is unsettled by evidence, as far as it goes now, and return the outcomes; raises for none."""
+        self._check_usable()
+        outcomes = []
+        for operation, label in self._unsettled():
+            tool = self._hold.settings.tool(operation.tool)
+            with self._locked(operation.id), self._warned():
+                now = self._hold.desk.book.operations[operation.id]
+                outcomes.append(self._drive(work(self._hold.desk, tool, now, label)))
+        return outcomes
+
+    def reissue(self, step: str) -> ToolResult[Any]:
+        """Issue a step again that failed with effect none: a second operation, under a key of its own.
+
+        Raises:
+            ConfigError: there is no such step, or it did not fail with effect none.
+            StepError: as `call`.
+        """
+        self._check_usable()
+        tool = self._tool_of(step)
+        operation = self._drive(reissue(self._hold.desk, tool, step))
+        with self._locked(operation.id):
+            outcome = self._drive(work(self._hold.desk, tool, operation, step))
+        return self._told(outcome, allow_partial=False)
+
+    def finish(self) -> None:
+        """End the session: it replays from now on. Raises `UnsettledStep` while a step of it is not settled."""
+        self._check_usable()
+        self._drive(finish(self._hold.desk, SessionState.FINISHED))
+        self._hold.state = SessionState.FINISHED
+        self.close()
+
+    def close(self) -> None:
+        """Release the lease; the session stays as it is. Safe to call twice."""
+        lease = self._closing()
+        if lease is not None:
+            self._drive(_one(Job(lambda ledger: ledger.release(lease))))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._can_finish():
+            self.finish()
+        else:
+            self._close_quietly(raising=kind is not None)
+
+    # -- doing ------------------------------------------------------------------------------------------------------
+
+    def _run(self, call: Call) -> Outcome:
+        caller = threading.get_ident()
+        with self._locked(call.at):
+            place = self._place(call, caller)
+            try:
+                with self._locked(place.operation.id if place.operation is not None else None), self._warned():
+                    return self._drive(run_call(self._hold.desk, call, place))
+            finally:
+                self._leave(call, place, caller)
+
+    def _work_on(self, call: Call, place: Place) -> Outcome:
+        with self._locked(place.operation.id if place.operation is not None else None), self._warned():
+            return self._drive(run_reserved(self._hold.desk, call, place))
+
+    def _drive(self, steps: Steps[R]) -> R:
+        return self._hold.settings.driver.drive(steps, self._hold.lease, self.id)
+
+    @contextmanager
+    def _locked(self, name: str | None) -> Iterator[None]:
+        """Let one call at a time work on an operation or an address."""
+        if name is None:
+            yield
+            return
+        with self._hold.guard:
+            lock = self._hold.locks.setdefault(name, threading.RLock())
+        with lock:
+            yield
+
+    def _close_quietly(self, *, raising: bool) -> None:
+        """Release the lease without hiding the exception that ends the block."""
+        try:
+            self.close()
+        except Exception:
+            if not raising:
+                raise
+
+
+def _one(effect: Job[R]) -> Steps[R]:
+    result: R = yield effect
+    return result

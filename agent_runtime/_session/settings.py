@@ -1,0 +1,89 @@
+"""What a runtime holds: tools by name, credentials, limits."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agent_runtime._core.keys import check_secret, check_sensitive
+from agent_runtime.config import defaults, warn_without_contract
+from agent_runtime.config.auth import AuthProvider
+from agent_runtime.errors import ConfigError, UnknownTool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agent_runtime._drive import AsyncDriver, Driver, World
+    from agent_runtime.config import AnyTool, HttpTool
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """What sessions of one runtime share. Strictly private."""
+
+    world: World
+    is_async: bool
+    tenant: str = "default"
+    actor: str | None = None
+    key_secret: bytes | None = field(default=None, repr=False)
+    body_limit: int = defaults.BODY_LIMIT
+    after_unknown: str = "block"
+    tools: dict[str, AnyTool] = field(default_factory=dict)
+    driver: Driver = field(init=False)
+    async_driver: AsyncDriver = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_after_unknown(self.after_unknown)
+        if self.key_secret is not None:
+            check_secret(self.key_secret)
+        if self.world.auth is not None and not isinstance(self.world.auth, AuthProvider):
+            msg = f"auth must be one of agent_runtime's credentials, not {type(self.world.auth).__name__}"
+            raise ConfigError(msg)
+
+    def register(self, tools: Iterable[AnyTool], *, stacklevel: int) -> None:
+        """Take tools by name; a name stands for one tool."""
+        for tool in tools:
+            if not hasattr(tool, "contract"):
+                msg = f"{tool!r} is no tool; make one with Tool(...) or @tool"
+                raise ConfigError(msg)
+            if self.tools.get(tool.name, tool) is not tool:
+                msg = f"two tools are named {tool.name!r}; names stand in keys and in the ledger, so each needs its own"
+                raise ConfigError(msg)
+            if tool.sensitive:
+                check_sensitive("uuid", self.key_secret)
+            if tool.name not in self.tools:
+                warn_without_contract(tool, stacklevel=stacklevel + 1)
+            self.tools[tool.name] = tool
+
+    def tool(self, tool: AnyTool | str) -> AnyTool:
+        """Return a registered tool by itself or by name, or raise `UnknownTool`."""
+        name = tool if isinstance(tool, str) else getattr(tool, "name", repr(tool))
+        known = self.tools.get(name)
+        if known is None or (not isinstance(tool, str) and known is not tool):
+            names = ", ".join(sorted(self.tools)) or "none"
+            msg = (
+                f"tool {name!r} is not registered with this runtime (there are: {names}). Nothing was sent. Register it"
+            )
+            raise UnknownTool(msg)
+        return known
+
+    def fills(self, tool: HttpTool) -> dict[str, Any]:
+        """Return values that must be fresh but stable, made now."""
+        made: dict[str, Any] = {}
+        for name, fill in tool.fill.items():
+            if fill == "now":
+                moment = dt.datetime.fromtimestamp(self.world.ledger.now(), dt.UTC)
+                made[name] = moment.isoformat().replace("+00:00", "Z")
+            elif fill == "uuid":
+                made[name] = self.world.new_id()
+            else:
+                made[name] = fill()
+        return made
+
+
+def check_after_unknown(value: object) -> None:
+    """Raise `ConfigError` unless the value is one that ``after_unknown=`` takes."""
+    if value not in {"block", "continue"}:
+        msg = f"after_unknown must be 'block' or 'continue', not {value!r}"
+        raise ConfigError(msg)

@@ -1,0 +1,347 @@
+"""What blocking and async sessions share: everything that does not wait."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_runtime._core.book import Book, Place
+from agent_runtime._core.canonical import canonical_json, digest
+from agent_runtime._core.desk import Call, Desk
+from agent_runtime._core.explain import what_next
+from agent_runtime._core.keys import check_address, check_alias, check_key, check_name
+from agent_runtime._core.outcomes import error_of, result_of
+from agent_runtime._core.requests import freeze, validate
+from agent_runtime._drive.context import current
+from agent_runtime._drive.tokens import principal_of
+from agent_runtime._model import Outcome, SessionState, Status, ToolResult
+from agent_runtime._session.table import StepTable, StepView
+from agent_runtime.config import FunctionTool
+from agent_runtime.errors import (
+    ConcurrentCall,
+    ConfigError,
+    KeyConflict,
+    LeaseLost,
+    SessionFinished,
+    SessionInherited,
+    StepError,
+    UnknownTool,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from agent_runtime._core.desk import Report
+    from agent_runtime._model import Loaded, OperationRecord
+    from agent_runtime._session.settings import Settings
+    from agent_runtime.config import AnyTool
+    from agent_runtime.ledger import Claim, Lease
+
+logger: Final = logging.getLogger("agent_runtime")
+
+HELD: Final[weakref.WeakValueDictionary[str, Hold]] = weakref.WeakValueDictionary()
+"""Session objects of this process by the owner token of their lease: an idle one gives way to a new one."""
+
+
+@dataclass(eq=False)
+class Hold:
+    """One claim of a session in this process; its session object and branch views share it. Strictly private."""
+
+    settings: Settings
+    lease: Lease | None
+    desk: Desk
+    state: SessionState
+    alias: str | None
+    after_unknown: str = "block"
+    pid: int = field(default_factory=os.getpid)
+    guard: threading.RLock = field(default_factory=threading.RLock)
+    locks: dict[str, Any] = field(default_factory=dict)
+    unstarted: dict[str, tuple[Call, Place]] = field(default_factory=dict)
+    closed: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is out."""
+        return self.desk.book.busy
+
+    @property
+    def token(self) -> str | None:
+        """The owner token of the lease."""
+        return None if self.lease is None else self.lease.owner.token
+
+
+def hold(settings: Settings, claim: Claim, after_unknown: str) -> Hold:
+    """Return the hold for a claim that was granted."""
+    loaded = claim.loaded
+    assert loaded is not None
+    record = loaded.session
+    desk = Desk(
+        book=Book(loaded),
+        session_id=record.id,
+        fence=record.fence if claim.lease is None else claim.lease.fence,
+        body_limit=settings.body_limit,
+        secret=settings.key_secret,
+    )
+    made = Hold(
+        settings=settings,
+        lease=claim.lease,
+        desk=desk,
+        state=record.state,
+        alias=record.alias,
+        after_unknown=after_unknown,
+    )
+    if made.token is not None:
+        HELD[made.token] = made
+    return made
+
+
+def input_digest(value: Any) -> str | None:
+    """Return the digest of a session's input, or None where none was given."""
+    return None if value is None else digest(canonical_json(value))
+
+
+def check_session_alias(alias: object) -> str:
+    """Return an alias, or raise `ConfigError`."""
+    if not isinstance(alias, str):
+        msg = f"a session's alias must be text, not {type(alias).__name__}"
+        raise ConfigError(msg)
+    check_alias(alias)
+    return alias
+
+
+class SessionBase:
+    """What does not wait: checking a call, placing it, telling its outcome. Strictly private."""
+
+    def __init__(self, held: Hold, branch: str = "") -> None:
+        self._hold = held
+        self._branch = branch
+
+    def __repr__(self) -> str:
+        name = f" {self._hold.alias!r}" if self._hold.alias is not None else ""
+        where = f" branch {self._branch!r}" if self._branch else ""
+        return f"<{type(self).__name__}{name} {self.id}{where}>"
+
+    @property
+    def id(self) -> str:
+        """The session's random id; what keys are made over."""
+        return self._hold.desk.session_id
+
+    @property
+    def alias(self) -> str | None:
+        """The caller's name for the session, or None."""
+        return self._hold.alias
+
+    @property
+    def report(self) -> Report:
+        """What this object's calls did: replayed, sent, resent, settled, still unknown, not reached."""
+        report = self._hold.desk.report
+        report.not_reached = self._hold.desk.book.not_reached()
+        return report
+
+    def steps(self) -> StepTable:
+        """Return the recorded steps in order; prints as a table."""
+        return step_table(self._hold.desk.book, self._hold.settings)
+
+    def explain(self) -> StepTable:
+        """Return the recorded steps with what a resume would do about each; asks nobody."""
+        return self.steps()
+
+    # -- one call ---------------------------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        held = self._hold
+        if held.pid != os.getpid():
+            msg = f"session {self.id} was opened before this process was forked. Nothing was sent. Open it anew here"
+            raise SessionInherited(msg, session_id=self.id)
+        if held.lease is not None and held.lease.lost:
+            msg = f"session {self.id}: another worker took it over. Nothing was sent. Open it anew to go on"
+            raise LeaseLost(msg, session_id=self.id)
+        if held.closed and held.state is SessionState.OPEN:
+            msg = f"session {self.id} is closed. Nothing was sent. Open it anew: Session.resume({self.id!r})"
+            raise SessionFinished(msg, session_id=self.id)
+
+    def _prepare(  # noqa: PLR0917  what a call brings, in the order of `call`
+        self,
+        tool: AnyTool | str,
+        args: object,
+        at: str | None,
+        key: str | None,
+        expires_at: float | None,
+        after_unknown: str | None,
+    ) -> Call:
+        """Check a call and freeze its request; nothing is written, and no position is taken."""
+        self._check_usable()
+        settings = self._hold.settings
+        known = settings.tool(tool)
+        if isinstance(known, FunctionTool) and known.is_async and not settings.is_async:
+            msg = f"tool {known.name!r} is async and needs an AsyncSession; nothing was called"
+            raise ConfigError(msg)
+        if at is not None:
+            check_address(at)
+        if key is not None:
+            check_key(key, max_length=255)
+        if known.sensitive and settings.key_secret is None:
+            msg = f"tool {known.name!r} is sensitive: its keys need Runtime(key_secret=...); nothing was sent"
+            raise ConfigError(msg)
+        validated = validate(known, args)
+        fills = {} if isinstance(known, FunctionTool) else settings.fills(known)
+        return Call(
+            tool=known,
+            validated=validated,
+            frozen=freeze(known, validated, fills),
+            principal=principal_of(known, settings.world.auth),
+            branch=self._branch_here(),
+            at=at,
+            business_key=key,
+            expires_at=expires_at,
+            goes_on=(after_unknown or self._hold.after_unknown) == "continue",
+        )
+
+    def _branch_here(self) -> str:
+        """Return the branch of a call: inside a function tool of this session it is the child branch of its step."""
+        step = current.get()
+        if step is None or step.session_id != self.id:
+            return self._branch
+        return f"{step.step}.{self._branch}" if self._branch else step.step
+
+    def _place(self, call: Call, caller: Hashable) -> Place:
+        """Take the position of a call; the last thing that can refuse it stands before."""
+        held = self._hold
+        book = held.desk.book
+        with held.guard:
+            if call.at is None and book.is_crossed(call.branch, caller):
+                msg = (
+                    f"session {self.id}: another task or thread has a call by counter out on this branch. Nothing was "
+                    "sent. Use call_many(), a branch() for each, or at="
+                )
+                raise ConcurrentCall(msg, session_id=self.id)
+            place = book.place(call.ask())
+            if held.state is not SessionState.OPEN and place.kind != "replay":
+                msg = (
+                    f"session {self.id} is {held.state}: it replays what is recorded and takes no new call. Nothing "
+                    "was sent. Start a new session"
+                )
+                raise SessionFinished(msg, session_id=self.id, step=place.label)
+            if call.at is None:
+                book.enter(call.branch, caller)
+        return place
+
+    def _leave(self, call: Call, place: Place, caller: Hashable) -> None:
+        book = self._hold.desk.book
+        with self._hold.guard:
+            if call.at is None:
+                book.leave(call.branch, caller)
+            step = book.step(place.label)
+            if place.kind in {"settle", "join"} and place.operation is not None:
+                book.ended(place.operation.id)
+            elif place.kind in {"new", "refuse"} and step is not None and step.operation_id is not None:
+                book.ended(step.operation_id)
+
+    def _told(self, outcome: Outcome, *, allow_partial: bool) -> ToolResult[Any]:
+        """Return the result of an outcome, or raise the error that says what it says."""
+        error = error_of(outcome, allow_partial=allow_partial)
+        if error is not None:
+            raise error
+        return result_of(outcome)
+
+    def _as_outcome(self, error: StepError, call: Call) -> Outcome:
+        """Return the outcome for an error about the caller's own key, for those who want no exception."""
+        return Outcome(
+            status=Status.NOT_STARTED,
+            step=error.step or "",
+            tool=call.tool.name,
+            session_id=self.id,
+            key=error.key,
+            operation_id=error.operation_id,
+            reason="key_conflict" if isinstance(error, KeyConflict) else "unsettled",
+            message=error.message,
+        )
+
+    def _unsettled(self) -> list[tuple[OperationRecord, str]]:
+        """Return unsettled operations, each with the label of the last step that points to it."""
+        book = self._hold.desk.book
+        labels = {step.operation_id: step.label for step in book.steps() if step.operation_id is not None}
+        return [(operation, labels.get(operation.id, operation.label)) for operation in book.unsettled()]
+
+    def _tool_of(self, label: str) -> AnyTool:
+        """Return the tool of a recorded step, or raise `ConfigError`."""
+        step = self._hold.desk.book.step(label)
+        if step is None:
+            msg = f"session {self.id} has no step {label!r}; print(session.steps()) lists them"
+            raise ConfigError(msg, session_id=self.id)
+        return self._hold.settings.tool(step.tool)
+
+    def _can_finish(self) -> bool:
+        """Whether the end of a block ends the session: it is open and ours, and nothing in it is unsettled."""
+        held = self._hold
+        ours = held.lease is not None and not held.lease.lost and not held.closed
+        return ours and held.state is SessionState.OPEN and not held.desk.book.unsettled()
+
+    def _closing(self) -> Lease | None:
+        """Mark the session object closed and return the lease to give back, if there is one."""
+        held = self._hold
+        with held.guard:
+            lease = None if held.closed or held.pid != os.getpid() else held.lease
+            held.closed = True
+        if held.token is not None:
+            HELD.pop(held.token, None)
+        return lease
+
+    def _branch_name(self, name: str) -> str:
+        check_name("branch", name)
+        return f"{self._branch}.{name}" if self._branch else name
+
+    @contextlib.contextmanager
+    def _warned(self) -> Iterator[None]:
+        """Log a WARNING for each step that was sent again."""
+        before = len(self._hold.desk.report.resent)
+        try:
+            yield
+        finally:
+            for label in self._hold.desk.report.resent[before:]:
+                logger.warning("session %s: step %s was sent again under the same key", self.id, label)
+
+
+def step_table(book: Book, settings: Settings) -> StepTable:
+    """Return the steps of a book as a table."""
+    now = settings.world.ledger.now()
+    views = StepTable()
+    for step in book.steps():
+        operation = book.operation_of(step)
+        tool = settings.tools.get(step.tool)
+        views.append(
+            StepView(
+                step=step.label,
+                tool=step.tool,
+                state="refused" if operation is None else str(operation.state),
+                reason=None if operation is None or operation.reason is None else str(operation.reason),
+                key=None if operation is None else operation.key,
+                operation_id=None if operation is None else operation.id,
+                attempts=0 if operation is None else operation.attempts,
+                address=step.address,
+                what_next=what_next(operation, tool, now=now),
+            )
+        )
+    return views
+
+
+def table_of(loaded: Loaded, settings: Settings) -> StepTable:
+    """Return the steps of a session that was only read."""
+    return step_table(Book(loaded), settings)
+
+
+__all__ = [
+    "HELD",
+    "Hold",
+    "SessionBase",
+    "UnknownTool",
+    "check_session_alias",
+    "hold",
+    "input_digest",
+    "table_of",
+]
