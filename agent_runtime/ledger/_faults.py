@@ -71,6 +71,9 @@ def fault_of(exc: BaseException, where: str, secrets: Sequence[str] = ()) -> Fau
             text = text.replace(secret, "***")
         dropped = isinstance(exc, DBAPIError) and exc.connection_invalidated
         return _postgres_fault(orig, where, text, dropped=dropped)
+    if isinstance(orig, ConnectionError | TimeoutError):
+        error = _words.unreachable(where, type(orig).__name__)
+        return Fault(error, again=True, reconnect=True, doubtful=True)
     if isinstance(orig, OSError):
         return Fault(file_error(orig, where))
     return None

@@ -54,6 +54,9 @@ class LeaseBook:
             if lease.session_id == session_id and lease.fence < below:
                 self.drop(lease)
 
+    def __len__(self) -> int:
+        return len(self._refs)
+
     def living(self) -> list[Lease]:
         """Return the leases whose objects live."""
         return [lease for ref in list(self._refs.values()) if (lease := ref()) is not None]

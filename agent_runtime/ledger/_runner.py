@@ -137,15 +137,19 @@ class Runner:
 
     def _once(self, work: Callable[[Connection], T], write: bool, committing: list[bool]) -> T:
         with self.store.connect(write=write) as conn:
-            value = work(conn)
-            committing[0] = write
-            conn.commit()
-            if write and self.after_commit is not None:
-                try:
-                    self.after_commit()
-                except Exception as exc:
-                    raise AnswerLost from exc
+            try:
+                value = work(conn)
+                committing[0] = write
+                conn.commit()
+            except BaseException:
+                _end_transaction(conn)
+                raise
         self.store.committed()
+        if write and self.after_commit is not None:
+            try:
+                self.after_commit()
+            except Exception as exc:
+                raise AnswerLost from exc
         return value
 
     def _judge(self, exc: Exception) -> Fault | None:
@@ -166,8 +170,7 @@ class Runner:
 
     def tick(self) -> float | None:
         """Renew the leases if that is due; return the seconds until it is due, or None without leases."""
-        living = self.leases.living()
-        if not living:
+        if not self.leases:
             self._renew_at = None
             return None
         before = self.clock.boottime()
@@ -247,3 +250,15 @@ class Runner:
         except Exception as exc:
             if self._judge(exc) is None:
                 raise
+
+
+def _end_transaction(conn: Connection) -> None:
+    """Roll back on the driver's connection.
+
+    A COMMIT that raised ends the transaction for SQLAlchemy, which then gives the connection back to the pool as it is;
+    on a busy SQLite file the transaction still stands.
+    """
+    try:
+        conn.connection.rollback()
+    except Exception:  # noqa: BLE001  a connection that cannot even do that is not used again
+        conn.invalidate()

@@ -134,6 +134,7 @@ class LedgerThread:
                 if not self._next(jobs, pause):
                     break
                 if jobs:
+                    self._performer.tick()  # first, so that what a holder writes finds its lease renewed
                     _settle(jobs, self._performer.perform(jobs))
                     jobs.clear()
             self._performer.finish()

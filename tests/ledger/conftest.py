@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Backend
 
-Opener = "Callable[..., SqlLedger]"
+
 
 
 @pytest.fixture
@@ -39,6 +39,12 @@ def opener(clock: FakeClock) -> Iterator[Callable[..., SqlLedger]]:
 
 @pytest.fixture
 def ledger(backend: Backend, opener: Callable[..., SqlLedger]) -> SqlLedger:
+    return opener(backend.url)
+
+
+@pytest.fixture
+def rival(backend: Backend, opener: Callable[..., SqlLedger]) -> SqlLedger:
+    """Another ledger object on the same database, as another worker has one."""
     return opener(backend.url)
 
 

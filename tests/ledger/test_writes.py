@@ -229,11 +229,11 @@ def test_the_first_value_kept_stays(session: Holder) -> None:
     assert [value.value for value in session.loaded().values] == [b"1"]
 
 
-def test_late_evidence_needs_no_lease(session: Holder, ledger: SqlLedger, clock: FakeClock) -> None:
+def test_late_evidence_needs_no_lease(session: Holder, rival: SqlLedger, clock: FakeClock) -> None:
     """A worker that lost its lease files what it saw, and a settled operation that it contradicts is marked."""
     sent = session.send(session.reserve(1))
     clock.advance(60)
-    successor = Holder(ledger, claim(ledger, session.id))
+    successor = Holder(rival, claim(rival, session.id))
     failed = successor.advance(sent, state=State.FAILED, effect=Effect.NONE)
     outcome = session.one(session.file_entry(sent, contradicts=True, status=200, body=b"ok"))
     assert outcome.took is Took.TOOK
@@ -241,7 +241,7 @@ def test_late_evidence_needs_no_lease(session: Holder, ledger: SqlLedger, clock:
     assert outcome.operation.contradicted
     assert outcome.operation.state is State.FAILED
     assert outcome.operation.version > failed.version
-    assert [seen.body for seen in ledger.evidence(sent.id).result(WAIT)] == [b"ok"]
+    assert [seen.body for seen in rival.evidence(sent.id).result(WAIT)] == [b"ok"]
 
 
 def test_evidence_alone_changes_no_open_operation(session: Holder) -> None:
@@ -278,11 +278,11 @@ def test_an_ended_session_takes_no_more(session: Holder) -> None:
     assert session.one(session.value_entry("now")).took is Took.STATE_CONFLICT
 
 
-def test_a_stale_fence_takes_nothing(session: Holder, ledger: SqlLedger, clock: FakeClock) -> None:
+def test_a_stale_fence_takes_nothing(session: Holder, rival: SqlLedger, clock: FakeClock) -> None:
     """After a take-over every fenced write of the old owner is refused, and its lease says so."""
     made = session.reserve(1)
     clock.advance(60)
-    claim(ledger, session.id)
+    claim(rival, session.id)
     stale = [
         session.reserve_entry(2),
         session.advance_entry(made, state=State.IN_FLIGHT),
