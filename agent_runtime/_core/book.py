@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agent_runtime._core.keys import make_label
 from agent_runtime._model import SETTLED, OperationRecord, StepRecord, ValueRecord
+from agent_runtime._model.naming import make_label
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -7,11 +7,13 @@ import re
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.effects import NewId, Persist, ask
-from agent_runtime._core.keys import check_key, derive_key_from_canonical, reissue_label
+from agent_runtime._core.keys import derive_key_from_canonical
 from agent_runtime._core.requests import DEFAULT_CARRIER, with_key
 from agent_runtime._core.reserving import format_of
 from agent_runtime._core.run import lease_lost
 from agent_runtime._model import Effect, NewOperation, NewStep, OperationRecord, Reserve, State, Took
+from agent_runtime._model.key_formats import check_key
+from agent_runtime._model.naming import reissue_label
 from agent_runtime.errors import ConfigError, LedgerError
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.effects import NewId, Persist, ask
-from agent_runtime._core.keys import check_key, derive_key_from_canonical
+from agent_runtime._core.keys import derive_key_from_canonical
 from agent_runtime._core.outcomes import outcome_of
 from agent_runtime._core.requests import DEFAULT_CARRIER, scheme_of, with_key
 from agent_runtime._core.run import seconds_of
 from agent_runtime._model import SETTLED, NewOperation, NewStep, OperationRecord, Outcome, Reserve, StepRecord, Took
+from agent_runtime._model.key_formats import check_key
 from agent_runtime.config import FunctionTool, HeaderCarrier, defaults
 from agent_runtime.errors import EntryRefused, KeyConflict, LeaseLost, LedgerError, UnsettledStep
 

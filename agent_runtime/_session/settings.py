@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime._core.keys import check_secret, check_sensitive
+from agent_runtime._model.key_formats import check_secret, check_sensitive
 from agent_runtime.config import defaults, warn_without_contract
 from agent_runtime.config.auth import AuthProvider
 from agent_runtime.errors import ConfigError, UnknownTool

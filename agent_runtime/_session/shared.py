@@ -14,12 +14,13 @@ from agent_runtime._core.book import Book, Place
 from agent_runtime._core.canonical import canonical_json, digest
 from agent_runtime._core.desk import Call, Desk
 from agent_runtime._core.explain import what_next
-from agent_runtime._core.keys import check_address, check_alias, check_key, check_name
 from agent_runtime._core.outcomes import error_of, result_of
 from agent_runtime._core.requests import freeze, validate
 from agent_runtime._drive.context import current
 from agent_runtime._drive.tokens import principal_of
 from agent_runtime._model import Outcome, SessionState, Status, ToolResult
+from agent_runtime._model.key_formats import check_key
+from agent_runtime._model.naming import check_address, check_alias, check_name
 from agent_runtime._session.table import StepTable, StepView
 from agent_runtime.config import FunctionTool
 from agent_runtime.errors import (

@@ -11,10 +11,6 @@ from agent_runtime.errors import ConfigError
 
 Duration = float | timedelta
 
-NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-RESERVED: Final = re.compile(r"step_\d+|v\d+|r\d+|undo")
-NAME_LIMIT: Final = 64
-
 
 def seconds(name: str, value: object, *, least: float = 0.0, zero: bool = True) -> float:
     """Return a duration in seconds, or raise `ConfigError` if it is none, negative, zero where not allowed, or NaN."""
@@ -42,22 +38,6 @@ def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         msg = f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}"
         raise ConfigError(msg)
-
-
-def name_of(kind: str, name: object) -> str:
-    """Return the name of a tool or branch, or raise `ConfigError` if the grammar does not hold it.
-
-    The grammar is ``[A-Za-z0-9_-]+(.[A-Za-z0-9_-]+)*``, at most 64 characters; parts like ``step_003``, ``v2``, ``r1``
-    and ``undo`` are kept for labels.
-    """
-    if not isinstance(name, str) or len(name) > NAME_LIMIT or NAME.fullmatch(name) is None:
-        msg = f"{kind} name {name!r} must be letters, digits, '_' or '-' in parts joined by '.', at most {NAME_LIMIT}"
-        raise ConfigError(msg)
-    for place, part in enumerate(name.split(".")):
-        if re.fullmatch(r"step_\d+", part) or (place and RESERVED.fullmatch(part)):
-            msg = f"{kind} name {name!r}: the part {part!r} is kept for labels; choose another word"
-            raise ConfigError(msg)
-    return name
 
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

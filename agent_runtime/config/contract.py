@@ -6,21 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from agent_runtime._model.key_formats import KEY_FORMATS, Format, check_format
 from agent_runtime.config import defaults
 from agent_runtime.config._checks import Duration, header_name, one_of, seconds
 from agent_runtime.config.policies import PollPolicy, RetryPolicy, Timeouts
 from agent_runtime.errors import ConfigError
 
-KeyFormat = Literal["composite", "sha256", "uuid"]
 Scheme = Literal["jcs", "python-json"]
-
-KEY_LENGTHS: Final = {"composite": 36 + 1 + (64 + 1 + 19) + 1 + 64, "sha256": 64, "uuid": 36}
-KEY_ALPHABETS: Final = {
-    "composite": "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.:",
-    "sha256": "0123456789abcdef",
-    "uuid": "0123456789abcdef-",
-}
-"""Longest key and characters of each format (``docs/key-format.md``); a label is branch, ``.step_NNN`` and suffixes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +75,7 @@ class Idempotency:
         key_bound_to_token: the tool scopes keys by token, so that a resend under a new token is a new request.
     """
 
-    format: KeyFormat = "composite"
+    format: Format = "composite"
     carrier: HeaderCarrier = field(default_factory=HeaderCarrier)
     scheme: Scheme = "jcs"
     lifetime: Duration = defaults.KEY_LIFETIME
@@ -93,38 +85,15 @@ class Idempotency:
     key_bound_to_token: bool = False
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, tuple(KEY_LENGTHS))
+        one_of("format", self.format, tuple(KEY_FORMATS))
         one_of("scheme", self.scheme, ("jcs", "python-json"))
         object.__setattr__(self, "lifetime", seconds("lifetime", self.lifetime, zero=False))
         for name in ("in_progress_ttl", "max_execution"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, seconds(name, value, zero=False))
-        self._check_format()
-
-    def _check_format(self) -> None:
-        longest = KEY_LENGTHS[self.format] + (2 if self.carrier.style == "structured" else 0)
-        if longest > self.carrier.max_length:
-            msg = (
-                f"format {self.format!r} makes keys of up to {longest} characters, {self.carrier.name} takes "
-                f"{self.carrier.max_length}; choose format='uuid' (36) or 'sha256' (64)"
-            )
-            raise ConfigError(msg)
-        if self.carrier.pattern is None:
-            return
-        pattern = re.compile(self.carrier.pattern)
-        if not any(pattern.fullmatch(sample) for sample in _SAMPLES[self.format]):
-            msg = (
-                f"no key of format {self.format!r} matches the pattern {self.carrier.pattern!r} of {self.carrier.name}"
-            )
-            raise ConfigError(msg)
-
-
-_SAMPLES: Final = {
-    "composite": ("8f14e45f-ceea-467f-8c3b-2f1f0d9a7b11:step_003:" + "0a" * 32,),
-    "sha256": ("0a" * 32,),
-    "uuid": ("8f14e45f-ceea-467f-8c3b-2f1f0d9a7b11",),
-}
+        quotes = 2 if self.carrier.style == "structured" else 0
+        check_format(self.format, max_length=self.carrier.max_length - quotes, pattern=self.carrier.pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

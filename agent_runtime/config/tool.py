@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, TypeAdapter, create_model
 
-from agent_runtime.config._checks import header_name, header_value, name_of, one_of
+from agent_runtime._model.naming import check_name
+from agent_runtime.config._checks import header_name, header_value, one_of
 from agent_runtime.config.auth import Auth, AuthProvider
 from agent_runtime.config.contract import ToolContract
 from agent_runtime.errors import ConfigError
@@ -126,7 +127,7 @@ def Tool(  # noqa: N802  reads as the class it stands for
     Raises:
         ConfigError: a name, URL, header, format or carrier that cannot work.
     """
-    name_of("tool", name)
+    check_name("tool", name)
     verb = method.upper()
     one_of("method", verb, METHODS)
     _check_url(name, url)
@@ -248,7 +249,8 @@ def _function_tool(
     sensitive: bool,
     principal: str | None,
 ) -> FunctionTool:
-    tool_name = name_of("tool", name if name is not None else getattr(fn, "__name__", ""))
+    tool_name = name if name is not None else getattr(fn, "__name__", "")
+    check_name("tool", tool_name)
     hints = _hints(fn, tool_name)
     fields: dict[str, Any] = {}
     key_parameter = None

@@ -1,7 +1,5 @@
 """Keys, labels and names: the derivation, its golden vectors, and what is refused before any key exists."""
 
-# ruff: noqa: N802  (tests of cases from the field carry the case's number, a capital letter and two digits)
-
 from __future__ import annotations
 
 import datetime as dt
@@ -22,24 +20,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_runtime._core.canonical import canonical_json, parse_json
-from agent_runtime._core.keys import (
-    KEY_FORMATS,
+from agent_runtime._core.keys import derive_key, derive_key_from_canonical, structured_field_string
+from agent_runtime._model.key_formats import KEY_FORMATS, check_format, check_key, check_secret, check_sensitive
+from agent_runtime._model.naming import (
     MAX_LABEL,
     check_address,
     check_alias,
-    check_format,
-    check_key,
     check_label,
     check_name,
-    check_secret,
-    check_sensitive,
     check_session_id,
-    derive_key,
-    derive_key_from_canonical,
     make_label,
     reissue_label,
     revised_label,
-    structured_field_string,
     undo_label,
 )
 from agent_runtime.errors import ArgumentsRefused, ConfigError
