@@ -127,7 +127,7 @@ def _sqlite_fault(exc: sqlite3.Error, where: str) -> Fault | None:
 
 # Passing trouble by SQLSTATE; a whole class by its first two characters.
 _AGAIN = {"40001", "40P01", "55P03", "57014"}
-_RECONNECT = {"25006", "25P03", "57P01", "57P02", "57P03", "57P05", "53300", "08"}
+_RECONNECT = {"25P03", "57P01", "57P02", "57P03", "57P05", "53300", "08"}
 
 
 def _postgres_fault(exc: BaseException, where: str, text: str, *, dropped: bool) -> Fault | None:
@@ -138,6 +138,9 @@ def _postgres_fault(exc: BaseException, where: str, text: str, *, dropped: bool)
         return Fault(_words.unreachable(where, text), again=True, reconnect=True, doubtful=True)
     if state in _AGAIN:
         return Fault(_words.unreachable(where, f"it answered {state} each time"), again=True)
+    if state == "25006":  # after a failover the name leads to the new primary a moment later
+        error: LedgerError = _words.read_only(where, "The server is a standby, or is set to read only.")
+        return Fault(error, again=True, reconnect=True)
     if state in _RECONNECT or state[:2] in _RECONNECT or dropped:
         error = _words.unreachable(where, f"it answered {state}")
         return Fault(error, again=True, reconnect=True, doubtful=True)
