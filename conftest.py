@@ -1,0 +1,57 @@
+"""Runs the code blocks of README and docs: each page in an empty folder, one tool answered by a mock."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import httpx
+import pytest
+import respx
+from sybil import Sybil
+from sybil.integration.pytest import SybilItem
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+
+def answer(request: httpx.Request) -> httpx.Response:
+    """Answer like a tool that honours keys."""
+    return httpx.Response(200, json={"ok": True, "key": request.headers["Idempotency-Key"]})
+
+
+def setup(namespace: dict[str, Any]) -> None:
+    """Enter an empty folder, where a page's ledgers go, and mock the tool that the pages begin with."""
+    folder = tempfile.TemporaryDirectory()
+    router = respx.mock(assert_all_called=False)
+    router.post("https://tools.example.com/tools/provision-database").mock(side_effect=answer)
+    namespace["_world"] = (folder, router, os.getcwd())
+    os.chdir(folder.name)
+    router.start()
+
+
+def teardown(namespace: dict[str, Any]) -> None:
+    """Close what the page left open and go back."""
+    folder, router, before = namespace["_world"]
+    router.stop()
+    for value in list(namespace.values()):
+        if type(value).__name__ == "Runtime":
+            value.close()
+    os.chdir(before)
+    folder.cleanup()
+
+
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser(), SkipParser()],
+    patterns=["README.md", "docs/*.md", "examples/*.md", "examples/**/*.md"],
+    setup=setup,
+    teardown=teardown,
+).pytest()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the blocks of a page their own order back: each builds on the ones before."""
+    places = [place for place, item in enumerate(items) if isinstance(item, SybilItem)]
+    blocks = sorted((items[place] for place in places), key=lambda item: (str(item.path), item.location[1] or 0))
+    for place, block in zip(places, blocks, strict=True):
+        items[place] = block
