@@ -38,7 +38,7 @@ def parse(url: str) -> Target:
     if kind is None:
         raise ConfigError(_wrong_driver(name))
     if kind == "sqlite":
-        return Target(kind=kind, path=_sqlite_path(parsed))
+        return Target(kind=kind, path=_sqlite_path(url, parsed))
     if find_spec("psycopg") is None:
         raise ConfigError(
             "A Postgres ledger needs psycopg 3, which is not installed. Install the extra: "
@@ -66,7 +66,7 @@ def _wrong_driver(name: str) -> str:
     return f"A ledger cannot be kept in {base!r}: only SQLite and Postgres. Write the URL as {_SHAPES}."
 
 
-def _sqlite_path(url: URL) -> Path | None:
+def _sqlite_path(written: str, url: URL) -> Path | None:
     if url.host or url.username or url.password or url.port:
         raise ConfigError(
             "A SQLite URL names a file and no host: three slashes before a relative path (sqlite:///agent.db), four "
@@ -74,8 +74,9 @@ def _sqlite_path(url: URL) -> Path | None:
         )
     if url.query:
         raise ConfigError("A SQLite URL for a ledger takes no options after a question mark: it sets what it needs.")
-    name = url.database or ":memory:"
-    if name == ":memory:":
+    # As it is written: some releases of SQLAlchemy decode percent signs here and others do not.
+    name = written.partition("://")[2].removeprefix("/")
+    if name in {"", ":memory:"}:
         return None
     if name.startswith("file:"):
         raise ConfigError("A ledger takes a plain path, not SQLite's own file: URI. Write sqlite:///agent.db.")

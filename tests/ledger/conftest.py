@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tests.conftest import Backend
 
 
-
-
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()

@@ -100,9 +100,7 @@ def test_one_ledger_serves_loops_one_after_the_other(session: Holder) -> None:
     assert asyncio.run(blocking()) is State.READY
 
 
-def test_a_dying_thread_fails_its_waiters_and_is_replaced(
-    backend: Backend, opener: Callable[..., SqlLedger]
-) -> None:
+def test_a_dying_thread_fails_its_waiters_and_is_replaced(backend: Backend, opener: Callable[..., SqlLedger]) -> None:
     """Who waits for a thread that dies learns that nothing is known; the next thread does what was queued."""
     fatal: list[BaseException] = []
 

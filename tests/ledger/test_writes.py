@@ -189,12 +189,16 @@ def test_attempts_and_evidence_are_kept_in_order(session: Holder) -> None:
     """Attempts are listed by number and evidence in the order of filing, with every byte."""
     sent = session.send(session.reserve(1))
     seen = NewEvidence(
-        kind="answer", attempt=1, status=503, headers=(("Retry-After", "3"),), body=b"\x00\xff", detail="a\0\ud800", by="o"
+        kind="answer",
+        attempt=1,
+        status=503,
+        headers=(("Retry-After", "3"),),
+        body=b"\x00\xff",
+        detail="a\0\ud800",
+        by="o",
     )
     unknown = session.advance(sent, state=State.UNKNOWN, evidence=(NewEvidence(kind="no_answer"), seen))
-    session.advance(
-        unknown, state=State.IN_FLIGHT, attempt=NewAttempt(number=2, purpose="resend", deadline=1.0)
-    )
+    session.advance(unknown, state=State.IN_FLIGHT, attempt=NewAttempt(number=2, purpose="resend", deadline=1.0))
     attempts = session.ledger.attempts(sent.id).result(WAIT)
     assert [(one.number, one.purpose, one.fence) for one in attempts] == [
         (1, "send", session.fence),
