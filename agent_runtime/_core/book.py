@@ -65,17 +65,28 @@ class Place:
 
 @dataclass(slots=True)
 class _Branch:
-    """One branch: its steps by index, how far counter calls have come, and who has calls by counter out."""
+    """One branch.
+
+    Attributes:
+        steps: its rows by index.
+        cursor: how far counter calls have come.
+        top: the highest index that was given out.
+        addressed: indexes given to calls with an address whose rows are not written yet.
+        callers: who has calls by counter out, and how many.
+        torn: a position could not be recorded while a later one was given out already.
+    """
 
     steps: dict[int, StepRecord] = field(default_factory=dict)
     cursor: int = 0
     top: int = 0
+    addressed: set[int] = field(default_factory=set)
     callers: dict[Hashable, int] = field(default_factory=dict)
+    torn: bool = False
 
     def next_index(self) -> int:
         """Return the next index for a counter call: positions that belong to an address are passed over."""
         index = self.cursor + 1
-        while index in self.steps and self.steps[index].address is not None:
+        while index in self.addressed or (index in self.steps and self.steps[index].address is not None):
             index += 1
         return index
 
@@ -146,6 +157,8 @@ class Book:
             step = self._addresses.get(ask.at)
             index = step.index if step is not None else branch.top + 1
             branch = self._branch(step.branch) if step is not None else branch
+            if step is None:
+                branch.addressed.add(index)
         else:
             index = branch.next_index()
             step = branch.steps.get(index)
@@ -210,6 +223,26 @@ class Book:
             takes_over=refused is not None,
         )
 
+    def is_torn(self, place: Place) -> bool:
+        """Whether a fresh position would not be found again, because one before it could not be recorded."""
+        return self._branch(place.branch).torn and place.kind in {"new", "join", "refuse"}
+
+    def give_back(self, place: Place) -> None:
+        """Take back a position none of whose rows was written, so that the next call stands where a replay finds it.
+
+        If a later position was given out meanwhile the branch is torn: nothing fresh is placed on it any more.
+        """
+        branch = self._branch(place.branch)
+        self.reached.discard(place.label)
+        self._seq -= place.seq == self._seq
+        branch.top -= branch.top == place.index and place.index not in branch.steps
+        if place.index in branch.addressed:
+            branch.addressed.discard(place.index)
+        elif branch.cursor == place.index:
+            branch.cursor -= 1
+        else:
+            branch.torn = True
+
     def place_again(self, ask: Ask, place: Place) -> Place:
         """Place a call anew that was to be refused, because what stood in its way is settled now."""
         self._seq -= place.seq == self._seq
@@ -245,6 +278,7 @@ class Book:
         """Keep a step row: a new one, or one that has changed."""
         branch = self._branch(step.branch)
         branch.steps[step.index] = step
+        branch.addressed.discard(step.index)
         branch.top = max(branch.top, step.index)
         self._labels[step.label] = step
         if step.address is not None:

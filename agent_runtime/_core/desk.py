@@ -40,7 +40,11 @@ class Report:
 
 @dataclass(slots=True, kw_only=True)
 class Desk:
-    """What the calls of one session object share."""
+    """What the calls of one session object share.
+
+    Attributes:
+        keyed: labels of positions whose calls were answered by the caller's own key: they have no rows of their own.
+    """
 
     book: Book
     session_id: str
@@ -48,6 +52,7 @@ class Desk:
     body_limit: int
     secret: bytes | None
     report: Report = field(default_factory=Report)
+    keyed: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

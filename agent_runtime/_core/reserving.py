@@ -177,7 +177,8 @@ def _not_reserved(desk: Desk, calls: list[tuple[Call, Place]], outcome: WriteOut
     if outcome.took is not Took.KEY_IN_USE or holder is None:
         msg = f"{where}: the position is taken in the ledger. Nothing was written or sent. Open the session anew"
         raise LedgerError(msg, **ids)
-    call = next((one for one, _ in calls if one.business_key == holder.key), call)
+    call, place = next((pair for pair in calls if pair[0].business_key == holder.key), calls[0])
+    desk.keyed.add(place.label)
     same = holder.tool == call.tool.name and holder.fingerprint == call.validated.fingerprint
     if not same:
         msg = (

@@ -28,6 +28,7 @@ from agent_runtime.errors import (
     ConfigError,
     KeyConflict,
     LeaseLost,
+    LedgerError,
     SessionFinished,
     SessionInherited,
     StepError,
@@ -222,12 +223,19 @@ class SessionBase:
                 )
                 raise ConcurrentCall(msg, session_id=self.id)
             place = book.place(call.ask())
-            if held.state is not SessionState.OPEN and place.kind != "replay":
+            if held.state is not SessionState.OPEN and place.kind in {"new", "join", "refuse", "settle"}:
                 msg = (
                     f"session {self.id} is {held.state}: it replays what is recorded and takes no new call. Nothing "
                     "was sent. Start a new session"
                 )
                 raise SessionFinished(msg, session_id=self.id, step=place.label)
+            if book.is_torn(place):
+                book.give_back(place)
+                msg = (
+                    f"session {self.id}: an earlier call of this branch could not be recorded while later ones were out, "
+                    "so a new one would not be found again. Nothing was sent. Open the session anew"
+                )
+                raise LedgerError(msg, session_id=self.id, step=place.label)
             if call.at is None:
                 book.enter(call.branch, caller)
         return place
@@ -238,6 +246,9 @@ class SessionBase:
             if call.at is None:
                 book.leave(call.branch, caller)
             step = book.step(place.label)
+            recorded = step is not None and step is not place.step
+            if place.kind in {"new", "join", "refuse"} and not recorded and place.label not in self._hold.desk.keyed:
+                book.give_back(place)
             if place.kind in {"settle", "join"} and place.operation is not None:
                 book.ended(place.operation.id)
             elif place.kind in {"new", "refuse"} and step is not None and step.operation_id is not None:
