@@ -140,12 +140,13 @@ class AsyncSession(SessionBase):
         """Call several tools as the next steps: all recorded in one transaction, outcomes in order, none raised."""
         prepared = [self._prepare(tool, args, None, None, None, None) for tool, args in calls]
         caller = asyncio.current_task()
-        placed = [(call, self._place(call, caller)) for call in prepared]
+        placed: list[tuple[Call, Place]] = []
         try:
+            placed.extend((call, self._place(call, caller)) for call in prepared)
             await self._drive(reserve_many(self._hold.desk, placed))
             return list(await asyncio.gather(*(self._work_on(call, place) for call, place in placed)))
         finally:
-            for call, place in placed:
+            for call, place in reversed(placed):
                 self._leave(call, place, caller)
 
     def branch(self, name: str) -> AsyncSession:
