@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pydantic_core
 
 from agent_runtime._core.canonical import canonical_json
-from agent_runtime._core.effects import Load, NewId, Persist, ask
+from agent_runtime._core.effects import Job, Load, NewId, Persist, ask
 from agent_runtime._model import (
     SETTLED,
     Advance,
@@ -56,6 +56,7 @@ def finish(desk: Desk, state: SessionState) -> Steps[None]:
 
 
 def decide(  # noqa: PLR0917  what a person says, in the order of the call
+    tenant: str,
     operation_id: str,
     succeeded: bool,
     result: Any,
@@ -70,6 +71,10 @@ def decide(  # noqa: PLR0917  what a person says, in the order of the call
         LedgerError: it was not written.
     """
     operation = yield from ask(Load(operation_id))
+    if operation is not None:
+        session_id = operation.session_id
+        seen = yield from ask(Job(lambda ledger: ledger.load(name=session_id, tenant=tenant)))
+        operation = operation if seen is not None else None
     if operation is None or operation.state not in DECIDABLE:
         raise _not_decidable(operation_id, operation)
     write_id = yield from ask(NewId())

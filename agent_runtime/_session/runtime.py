@@ -256,7 +256,7 @@ class Runtime(_RuntimeBase):
             result: of the effect, as plain JSON values; left out, the step's result is ``missing``.
             effect: of a failed one, whether part of it may stand.
         """
-        return self._drive(decide(operation, succeeded, result, by, evidence, effect))
+        return self._drive(decide(self._settings.tenant, operation, succeeded, result, by, evidence, effect))
 
     def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""
@@ -338,7 +338,7 @@ class AsyncRuntime(_RuntimeBase):
             result: of the effect, as plain JSON values; left out, the step's result is ``missing``.
             effect: of a failed one, whether part of it may stand.
         """
-        return await self._drive(decide(operation, succeeded, result, by, evidence, effect))
+        return await self._drive(decide(self._settings.tenant, operation, succeeded, result, by, evidence, effect))
 
     async def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""

@@ -232,8 +232,8 @@ class SessionBase:
             if book.is_torn(place):
                 book.give_back(place)
                 msg = (
-                    f"session {self.id}: an earlier call of this branch could not be recorded while later ones were out, "
-                    "so a new one would not be found again. Nothing was sent. Open the session anew"
+                    f"session {self.id}: an earlier call of this branch could not be recorded while later ones were "
+                    "out, so a new one would not be found again. Nothing was sent. Open the session anew"
                 )
                 raise LedgerError(msg, session_id=self.id, step=place.label)
             if call.at is None:
