@@ -8,9 +8,13 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from agent_runtime.ledger._contract import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
 
 _PROC = Path("/proc")
 
@@ -24,6 +28,18 @@ class LedgerClock(Protocol):
 
     def boottime(self) -> float:
         """Return seconds of a clock that never jumps and goes on while the machine is suspended."""
+        ...
+
+
+@runtime_checkable
+class MovedClock(Protocol):
+    """A clock that tests move by hand: it tells of a move beforehand.
+
+    Real time would let the ledger thread renew leases on the way; time that jumps has to let it do so before.
+    """
+
+    def before_moving(self, told: Callable[[float], Future[None] | None]) -> None:
+        """Call a method, held weakly, with the seconds that the time is about to move; its future is waited for."""
         ...
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import suppress
 from random import random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sqlalchemy.exc import StatementError
 
 from agent_runtime._model import EndSession, File, Took
 from agent_runtime.errors import AgentRuntimeError, LedgerError, LedgerLost
 from agent_runtime.ledger import _words
 from agent_runtime.ledger._apply import NotSmooth, apply_batch
 from agent_runtime.ledger._claims import release_lease, renew_leases
-from agent_runtime.ledger._faults import Fault, fault_of
+from agent_runtime.ledger._faults import Fault, fault_of, refusal
 from agent_runtime.ledger._leases import LeaseBook, Terms, terms
 from agent_runtime.ledger._thread import Job
 
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from agent_runtime.ledger._store import Store
 
 T = TypeVar("T")
+Renewed = tuple[float, dict[tuple[str, str], int]]
+
+logger: Final = logging.getLogger("agent_runtime")
 
 RENEW_PATIENCE = 2.0
 """Seconds that one renewal may keep the other work waiting while the database is away."""
@@ -74,6 +80,10 @@ class Runner:
         seen = self._seen
         return self.clock.wall() if seen is None else seen[0] + (self.clock.boottime() - seen[1])
 
+    def note_time(self, now: float) -> None:
+        """Keep what the database's clock read a moment ago."""
+        self._seen = (now, self.clock.boottime())
+
     def perform(self, jobs: Sequence[Job[Any]]) -> list[Any]:
         """Do jobs in one transaction; return a value or an exception for each."""
         try:
@@ -102,7 +112,7 @@ class Runner:
         return answers
 
     def _note(self, entries: Sequence[Write], outcomes: Sequence[WriteOutcome]) -> None:
-        self._seen = (outcomes[-1].now, self.clock.boottime())
+        self.note_time(outcomes[-1].now)
         for entry, outcome in zip(entries, outcomes, strict=True):
             fence = None if isinstance(entry, File) else entry.fence
             ended = isinstance(entry, EndSession) and outcome.took is Took.TOOK
@@ -159,7 +169,10 @@ class Runner:
             )
         if isinstance(exc, AgentRuntimeError) and not isinstance(exc, LedgerError):
             return None
-        return fault_of(exc, self.store.where, self.store.secrets)
+        fault = fault_of(exc, self.store.where, self.store.secrets)
+        if fault is None and isinstance(exc, StatementError | UnicodeError | OverflowError) and (why := refusal(exc)):
+            return Fault(_words.refused(self.store.where, why))
+        return fault
 
     def _reconnect(self) -> None:
         try:
@@ -181,35 +194,37 @@ class Runner:
             try:
                 self.renew()
                 self._renew_at = before + every
-            except LedgerError:  # the leases' own deadlines tell their holders
+            except Exception as exc:  # noqa: BLE001  the leases' own deadlines tell their holders; the thread goes on
+                logger.warning("%s: leases could not be renewed (%s)", self.store.where, type(exc).__name__)
                 self._renew_at = before + min(every, 1.0)
         return max(0.001, self._renew_at - self.clock.boottime())
 
-    def renew(self) -> None:
-        """Renew all living leases now."""
+    def renew(self, ahead: float = 0.0) -> None:
+        """Renew all living leases now, or as if it were so many seconds later."""
         living = self.leases.living()
         for some in (living[at : at + 500] for at in range(0, len(living), 500)):
             tokens = [lease.owner.token for lease in some]
             before = self.clock.boottime()
 
-            def work(conn: Connection, tokens: Sequence[str] = tokens) -> dict[tuple[str, str], int]:
-                return renew_leases(conn, self.store, tokens, self.lease_seconds)
+            def work(conn: Connection, tokens: Sequence[str] = tokens) -> Renewed:
+                return renew_leases(conn, self.store, tokens, self.lease_seconds + ahead)
 
-            held = self.transact(work, write=True, patience=min(self.patience, RENEW_PATIENCE))
+            now, held = self.transact(work, write=True, patience=min(self.patience, RENEW_PATIENCE))
+            self.note_time(now)
             for lease in some:
                 session_id, fence, token = terms(lease)
                 if held.get((session_id, token)) != fence:
                     self.leases.drop(lease)
                 elif not lease.lost:
-                    lease.good_until = before + self.lease_seconds - self.margin
+                    lease.good_until = before + ahead + self.lease_seconds - self.margin
 
-    def renewal(self) -> Job[None]:
+    def renewal(self, ahead: float = 0.0) -> Job[None]:
         """Return a job that renews all living leases; its own transaction only reads."""
-        return Job(lambda conn: None, write=False, then=lambda _: self.renew())  # noqa: ARG005
+        return Job(lambda conn: None, write=False, then=lambda _: self.renew(ahead))  # noqa: ARG005
 
     def note_claim(self, claim: Claim) -> None:
         """Keep a lease that was given, and mark what it was taken from."""
-        self._seen = (claim.now, self.clock.boottime())
+        self.note_time(claim.now)
         if claim.lease is not None:
             self.leases.lose(claim.lease.session_id, below=claim.lease.fence)
             self.leases.add(claim.lease)

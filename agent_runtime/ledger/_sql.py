@@ -8,10 +8,10 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agent_runtime._model import Advance, Deliver, File, PutValue, Reserve
-from agent_runtime.errors import ConfigError
+from agent_runtime.errors import AgentRuntimeError, ConfigError
 from agent_runtime.ledger import _claims, _reads
 from agent_runtime.ledger._claims import Claimant, NewSession
-from agent_runtime.ledger._host import LedgerClock, MachineClock
+from agent_runtime.ledger._host import LedgerClock, MachineClock, MovedClock
 from agent_runtime.ledger._leases import terms
 from agent_runtime.ledger._migrate import ensure_schema
 from agent_runtime.ledger._postgres import PostgresStore
@@ -88,7 +88,10 @@ def open_ledger(
         patience=retry_seconds,
         after_commit=after_commit,
     )
-    return SqlLedger(runner, migrate=migrate)
+    ledger = SqlLedger(runner, migrate=migrate)
+    if isinstance(clock, MovedClock):
+        clock.before_moving(ledger.renew_ahead)
+    return ledger
 
 
 def _store(target: Target, clock: LedgerClock | None, *, create: bool, patience: float) -> Store:
@@ -112,6 +115,7 @@ class SqlLedger:
         self._closed.atexit = False
         try:
             ensure_schema(runner, migrate)
+            runner.note_time(runner.transact(lambda conn: read_clock(conn, runner.store), write=False))
         except BaseException:
             self._closed.detach()
             runner.finish()
@@ -180,6 +184,14 @@ class SqlLedger:
         """Renew all leases of this process now; the ledger thread does so by itself three times a lease."""
         return self._thread.submit(self._runner.renewal())
 
+    def renew_ahead(self, seconds: float) -> Future[None] | None:
+        """Renew the leases of this process for a clock that is about to move; None = there is nothing to wait for."""
+        try:
+            renewed = self._thread.submit(self._runner.renewal(seconds))
+        except AgentRuntimeError:  # closed, or of a parent process
+            return None
+        return None if self._thread.is_current() else renewed
+
     def load(self, *, name: str, tenant: str) -> Future[Loaded | None]:
         """Read a session by id or alias without a lease."""
         store = self._runner.store
@@ -220,7 +232,9 @@ class SqlLedger:
     def close(self) -> None:
         """Release all leases, end the ledger thread and close the connections. Safe to call twice."""
         self._closed.detach()
-        self._thread.close()
+        if not self._thread.close(timeout=self._runner.patience):
+            self._runner.hurry.set()  # the database is away: what is queued gets one more try each
+            self._thread.close()
 
     def end_at_exit(self) -> None:
         """Close in a hurry: the end of the interpreter must not hang on a database that is away."""

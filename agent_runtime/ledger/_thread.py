@@ -99,6 +99,10 @@ class LedgerThread:
         if self._closing:
             raise _words.closed(self._where)
 
+    def is_current(self) -> bool:
+        """Tell whether the caller runs on this thread, which would wait for itself."""
+        return self._thread is threading.current_thread()
+
     def nudge(self, job: Job[Any]) -> None:
         """Queue a job from a place that must neither raise nor take a lock."""
         if self._pid == os.getpid() and not self._closing:
