@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING
 
@@ -44,8 +45,15 @@ def attempt(run: Run, credential: Credential) -> Steps[bool]:
     limit = _limit(run, now)
     if limit <= 0:
         return False
-    begun = Change(state=State.IN_FLIGHT, reason=None, resume_at=None, error=None, mark_sent=True)
     resent = run.operation.maybe_applied
+    begun = Change(
+        state=State.IN_FLIGHT,
+        reason=run.operation.reason if resent else None,
+        resume_at=None,
+        error=None,
+        mark_sent=True,
+        clear_absent=True,  # what was absent before this attempt says nothing about it
+    )
     number = run.operation.attempts + 1
     purpose = "invoke" if isinstance(run.tool, FunctionTool) else ("resend" if resent else "send")
     if not (yield from advance(run, begun, attempt=NewAttempt(number=number, purpose=purpose, deadline=limit))):
@@ -53,7 +61,7 @@ def attempt(run: Run, credential: Credential) -> Steps[bool]:
     if not (yield from ask(LeaseHeld())):
         yield from _record(run, SendFailure(maybe_sent=False, error="LeaseEnded"))
         raise lease_lost(run.operation)
-    run.token_id = credential.token_id
+    run.token_id, run.token_changed = credential.token_id, False
     run.sent, run.resent = True, run.resent or resent
     result = yield from _out(run, credential, limit)
     return (yield from _after(run, credential, result))
@@ -79,12 +87,12 @@ def send(run: Run, request: Request, credential: Credential, limit: float) -> St
     """Send a request and follow its redirects by our rule, all under one deadline (seconds)."""
     timeouts = run.tool.contract.timeouts
     begun = yield from ask(Now())
-    first: Answer | None = None
+    told: Answer | None = None  # what is returned if the redirects lead nowhere: a 303 stays, it answered the request
     for _ in range(MOST + 1):
         now = yield from ask(Now())
         left = limit - (now - begun)
-        if left <= 0 and first is not None:
-            return first
+        if left <= 0 and told is not None:
+            return told
         result = yield from ask(
             Send(
                 request,
@@ -96,24 +104,21 @@ def send(run: Run, request: Request, credential: Credential, limit: float) -> St
             )
         )
         if isinstance(result, SendFailure):
-            return _lost_on_the_way(result, first)
+            return _lost_on_the_way(result, told)
         following = redirect_of(request, result)
         if following is None:
-            return first if _is_dead_end(first, result) and first is not None else result
-        first, request = result, following
-    assert first is not None
-    return first
+            return told if told is not None and told.status == 303 and result.status >= 300 else result
+        told = told if told is not None and told.status == 303 else result
+        request = following
+    assert told is not None
+    return told
 
 
-def _lost_on_the_way(failure: SendFailure, first: Answer | None) -> Answer | SendFailure:
+def _lost_on_the_way(failure: SendFailure, told: Answer | None) -> Answer | SendFailure:
     """After a 303 the request itself was answered: what was lost is only the page with its result."""
-    if first is not None and first.status == 303 and not failure.interrupted:
-        return first
-    return failure
-
-
-def _is_dead_end(first: Answer | None, last: Answer) -> bool:
-    return first is not None and first.status == 303 and last.status >= 300
+    if told is None or told.status != 303:
+        return failure
+    return dataclasses.replace(failure, maybe_sent=True) if failure.interrupted else told
 
 
 def _after(run: Run, credential: Credential, result: Result) -> Steps[bool]:

@@ -147,8 +147,13 @@ class Book:
     # -- placing ------------------------------------------------------------------------------------------------
 
     def is_crossed(self, branch: str, caller: Hashable) -> bool:
-        """Whether another task or thread has a call by counter out on a branch."""
-        return any(other != caller for other in self._branch(branch).callers)
+        """Whether a call by counter would cross another call that is out on a branch.
+
+        That is one by counter of another task or thread, or one with an address whose row is not written yet: if it
+        never was, a replay would count otherwise.
+        """
+        here = self._branch(branch)
+        return bool(here.addressed) or any(other != caller for other in here.callers)
 
     def place(self, ask: Ask) -> Place:
         """Find where a call stands and take the position; whatever stands there already is not changed."""
@@ -179,7 +184,7 @@ class Book:
             if matches_step(ask, step) and self.went_on(step):
                 return self._at(step, "again", self._in_the_way(ask, step))
             return None
-        if not matches(ask, step, operation):
+        if not matches(ask, operation, step):
             return self._at(step, "diverged", operation)
         if step.delivered is not None and self.went_on(step):
             return self._at(step, "replay", operation)
@@ -204,7 +209,7 @@ class Book:
     def _fresh(self, ask: Ask, index: int, refused: StepRecord | None) -> Place:
         self._seq += 1
         waiting = list(self._blocking(ask, refused))
-        same = next((one for one in waiting if one.tool == ask.tool and one.fingerprint == ask.fingerprint), None)
+        same = next((one for one in waiting if matches(ask, one)), None)
         in_the_way = next((one for one in waiting if not ask.goes_on or one.tool == ask.tool), None)
         kind: Literal["join", "refuse", "new"] = "new"
         operation = None
@@ -336,11 +341,11 @@ class Book:
         return self._branches.setdefault(name, _Branch())
 
 
-def matches(ask: Ask, step: StepRecord, operation: OperationRecord) -> bool:
+def matches(ask: Ask, operation: OperationRecord, step: StepRecord | None = None) -> bool:
     """Whether a call is the recorded one: the same tool, and an equal fingerprint or an equal request."""
     if ask.tool != operation.tool or ask.business_key not in {None, operation.business_key}:
         return False
-    if ask.fingerprint in {operation.fingerprint, step.fingerprint}:
+    if ask.fingerprint == operation.fingerprint or (step is not None and ask.fingerprint == step.fingerprint):
         return True
     return ask.args_hash == operation.args_hash and ask.target == target_of(operation)
 

@@ -65,9 +65,10 @@ def _replayed(desk: Desk, call: Call, place: Place) -> Outcome:
     assert step is not None
     assert operation is not None
     desk.report.replayed.append(place.label)
+    stay = ""
     if step.delivered is not None and desk.book.went_on(step):
-        operation = restored(operation, step.delivered)
-    return outcome_of(operation, call.tool, place.label, source="ledger")
+        operation, stay = restored(operation, step.delivered)
+    return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay)
 
 
 def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str) -> Steps[Outcome]:
@@ -82,7 +83,7 @@ def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str) -> S
     outcome = outcome_of(run.operation, tool, label, source=source, stay=run.stay)
     _note(desk.report, run, label, was_new=before is State.READY and operation.attempts == 0)
     if run.operation.state not in SETTLED and not run.interrupted:
-        yield from _deliver(desk, run.operation, label)
+        yield from _deliver(desk, run, label)
     return outcome
 
 
@@ -102,13 +103,13 @@ def _note(report: Report, run: Run, label: str, *, was_new: bool) -> None:
         report.pending.append(label)
 
 
-def _deliver(desk: Desk, operation: OperationRecord, label: str) -> Steps[None]:
+def _deliver(desk: Desk, run: Run, label: str) -> Steps[None]:
     """Note the unsettled outcome that the code is given, so that a replay gives it again if the code went on."""
     step = desk.book.step(label)
     if step is None:
         return
     write_id = yield from ask(NewId())
-    kept = snapshot(operation)
+    kept = snapshot(run.operation, run.stay)
     entry = Deliver(
         write_id=write_id,
         session_id=desk.session_id,
@@ -119,7 +120,7 @@ def _deliver(desk: Desk, operation: OperationRecord, label: str) -> Steps[None]:
     )
     outcome = yield from ask(Persist(entry))
     if outcome.took is Took.FENCE_LOST:
-        raise lease_lost(operation)
+        raise lease_lost(run.operation)
     desk.book.put(dataclasses.replace(step, delivered=kept, delivered_seq=entry.delivered_seq))
 
 

@@ -13,7 +13,7 @@ from agent_runtime._core.jobs import job_handle
 from agent_runtime._core.problem import read_problem
 from agent_runtime._core.results import read_result
 from agent_runtime._core.retry_after import retry_after
-from agent_runtime._model import Answer, BodyState, Handle, Raised, ResultState, Returned, SendFailure
+from agent_runtime._model import Answer, BodyState, Effect, Handle, Raised, ResultState, Returned, SendFailure
 from agent_runtime.config import STANDARD_MARKS
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ KEY_REUSED: Final = frozenset(
         "IdempotentParameterMismatch",
     }
 )
+KEY_REUSED_STATUSES: Final = frozenset({400, 409, 417, 422})
+"""The Idempotency-Key draft says 422; 400 is what Stripe's and EC2's codes come with."""
 HALF_DONE: Final = frozenset({"partly-applied"})
 IN_PROGRESS: Final = frozenset(
     {"in-progress", "idempotency_key_in_use", "request_in_progress", "operation-in-progress"}
@@ -105,13 +107,15 @@ def _answer(answer: Answer, tool: AnyTool, now: float) -> Finding:
     if answer.status < 400:
         return Finding(verdict=Verdict.REDIRECTED, replayed=replayed)
     codes = _codes(read_problem(answer))
-    if codes & (HALF_DONE | set(contract.half_done_codes)):
+    if is_half_done(answer, contract):
         return Finding(verdict=Verdict.HALF_DONE, replayed=replayed)
     if replayed or answer.status in contract.stored_failures:
         return Finding(verdict=Verdict.STORED_END, replayed=replayed)
-    if answer.status in {409, 417, 422} and codes & (KEY_REUSED | set(contract.key_reused_codes)):
+    if answer.status in KEY_REUSED_STATUSES and codes & (KEY_REUSED | set(contract.key_reused_codes)):
         return Finding(verdict=Verdict.KEY_REUSED)
-    return Finding(verdict=_plain_refusal(answer.status, codes, contract), wait=wait)
+    verdict = _plain_refusal(answer.status, codes, contract)
+    # A 409 that is declared to mean "done already" says the same as a replay mark.
+    return Finding(verdict=verdict, replayed=verdict is Verdict.STORED_END, wait=wait)
 
 
 def _success(answer: Answer, tool: AnyTool, *, replayed: bool, wait: float | None) -> Finding:
@@ -130,8 +134,8 @@ def _plain_refusal(status: int, codes: frozenset[str], contract: ToolContract) -
         return _conflict(codes, contract)
     if status < 500:
         return Verdict.REFUSED
-    if status in GATEWAY and contract.honours_keys:
-        return Verdict.LOST
+    if status in GATEWAY:  # whoever stands before the tool says so: no promise of the tool covers it
+        return Verdict.LOST if contract.honours_keys else Verdict.SERVER_ERROR
     return _by_5xx_rule(contract)
 
 
@@ -151,12 +155,24 @@ def _by_5xx_rule(contract: ToolContract) -> Verdict:
     return Verdict.LOST if contract.on_5xx == "stored" else Verdict.SERVER_ERROR
 
 
+def effect_of_end(answer: Answer, contract: ToolContract) -> Effect:
+    """Return whether a failure that the tool stored as its end may have left something behind."""
+    if _codes(read_problem(answer)) & (HALF_DONE | set(contract.half_done_codes)):
+        return Effect.POSSIBLE
+    return Effect.POSSIBLE if answer.status >= 500 and contract.on_5xx != "not_applied" else Effect.NONE
+
+
 def _codes(problem: Problem | None) -> frozenset[str]:
     """Return what identifies a problem: its type, the last part of its type, its vendor code."""
     if problem is None:
         return frozenset()
     last = problem.type.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1].rsplit("#", 1)[-1]
     return frozenset(filter(None, (problem.type, last, problem.code)))
+
+
+def is_half_done(answer: Answer, contract: ToolContract) -> bool:
+    """Whether an answer says that the tool stopped in the middle and keeps that as its end."""
+    return bool(_codes(read_problem(answer)) & (HALF_DONE | set(contract.half_done_codes)))
 
 
 def is_replayed(answer: Answer, contract: ToolContract) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.classify import Finding, Verdict
+from agent_runtime._core.classify import Finding, Verdict, effect_of_end
 from agent_runtime._core.problem import describe_error
 from agent_runtime._core.states import check
 from agent_runtime._model import (
@@ -18,6 +18,7 @@ from agent_runtime._model import (
     Answer,
     Change,
     Effect,
+    Handle,
     NewEvidence,
     Raised,
     Reason,
@@ -48,6 +49,7 @@ UNKNOWN_REASON: Final = {
     Verdict.REDIRECTED: Reason.REDIRECTED,
     Verdict.IN_PROGRESS: Reason.IN_PROGRESS,
 }
+STORED_ANSWERS: Final = frozenset({Verdict.SUCCESS, Verdict.ACCEPTED, Verdict.STORED_END, Verdict.HALF_DONE})
 NO_RESEND: Final = frozenset({Verdict.SERVER_ERROR, Verdict.REDIRECTED, Verdict.KEY_REUSED})
 
 
@@ -81,7 +83,7 @@ def _conclude(
 ) -> Change:
     verdict = finding.verdict
     error = error_of(result)
-    if verdict in {Verdict.SUCCESS, Verdict.ACCEPTED, Verdict.STORED_END} and _is_anothers(operation, finding, tool):
+    if verdict in STORED_ANSWERS and _is_anothers(operation, finding, tool):
         return _unknown(Reason.KEY_CONFLICT, error, no_resend=True, replayed=True)
     if verdict is Verdict.SUCCESS:
         return _succeeded(finding, result)
@@ -122,19 +124,23 @@ def _succeeded(finding: Finding, result: Result) -> Change:
 
 
 def _accepted(finding: Finding, result: Result) -> Change:
-    handle = finding.handle
-    assert handle is not None
-    named = {"url": handle.url, "job_id": handle.job_id, "protocol": handle.protocol}
+    assert finding.handle is not None
     return Change(
         state=State.ACCEPTED,
         reason=None,
         resume_at=None,
         error=None,
-        handle=json.dumps(named, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
+        handle=handle_text(finding.handle),
         result=body_of(result),
         result_status=status_of(result),
         server_replayed=finding.replayed,
     )
+
+
+def handle_text(handle: Handle) -> bytes:
+    """Return a job's handle as the ledger keeps it."""
+    named = {"url": handle.url, "job_id": handle.job_id, "protocol": handle.protocol}
+    return json.dumps(named, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _stored_end(finding: Finding, result: Result, tool: AnyTool, error: bytes | None) -> Change:
@@ -150,7 +156,8 @@ def _stored_end(finding: Finding, result: Result, tool: AnyTool, error: bytes | 
             result_state=ResultState.MISSING,
             server_replayed=True,
         )
-    return _failed(Reason.STORED, Effect.NONE, error, result, replayed=finding.replayed)
+    assert isinstance(result, Answer)
+    return _failed(Reason.STORED, effect_of_end(result, tool.contract), error, result, replayed=finding.replayed)
 
 
 def _read(verdict: Verdict, error: bytes | None, result: Result, resume_at: float | None) -> Change:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.settle import Move, next_move
+from agent_runtime._core.settle import Move, expired, next_move
 from agent_runtime._model import SETTLED, State
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ def what_next(operation: OperationRecord | None, tool: AnyTool | None, *, now: f
         return f"nothing: tool {operation.tool!r} is not registered"
     wait = f", not before {operation.resume_at:.0f}" if operation.resume_at and operation.resume_at > now else ""
     if operation.state is State.READY:
-        return "send" + wait
+        return "cancel it: its expires_at has passed" if expired(operation, now) else "send" + wait
     if operation.state is State.ACCEPTED:
         return "leave it: the tool runs it as a job"
     if tool.is_read:
         return "send again: it only reads"
+    if operation.state is State.IN_FLIGHT and operation.first_maybe_at is None:  # what a resume writes first
+        operation = dataclasses.replace(operation, first_maybe_at=operation.updated_at)
     decision = next_move(operation, tool.contract, now=now, same_token=False)
     if decision.move is Move.RESEND:
         return "send again under the same key" + wait

@@ -8,10 +8,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from agent_runtime._core.classify import effect_of_end
+from agent_runtime._core.jobs import job_handle
 from agent_runtime._core.results import read_result
 from agent_runtime._core.retry_after import retry_after
 from agent_runtime._core.urls import resolve
-from agent_runtime._model import Answer, BodyState, Request, ResultState
+from agent_runtime._model import Answer, BodyState, Effect, Handle, Request, ResultState
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ class Seen(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
+    ACCEPTED = "accepted"  # a job runs
     RUNNING = "running"
     ABSENT = "absent"
     NOTHING = "nothing"  # no usable answer; it proves nothing
@@ -31,13 +34,15 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """A reading of one look-up's answer; ``body`` and ``status`` are the stored answer's."""
+    """A reading of one look-up's answer; ``body``, ``status``, ``effect`` and ``handle`` are the stored answer's."""
 
     seen: Seen
     body: bytes | None = None
     status: int | None = None
     result_state: ResultState = ResultState.OK
     wait: float | None = None
+    effect: Effect = Effect.NONE
+    handle: Handle | None = None
 
 
 def lookup_request(lookup: HttpLookup, operation: OperationRecord) -> Request:
@@ -91,15 +96,18 @@ def _stored(answer: Answer, body: Any, lookup: HttpLookup, tool: AnyTool) -> Sig
     status = 200
     if lookup.status is not None:
         told = _member(body, lookup.status)
-        if not isinstance(told, int) or isinstance(told, bool) or not 100 <= told <= 599:
+        if not isinstance(told, int) or isinstance(told, bool) or not (200 <= told < 300 or 400 <= told < 600):
             return Sight(seen=Seen.NOTHING)
         status = told
     stored = answer.body
     if lookup.result is not None:
         value = _member(body, lookup.result)
         stored = b"" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    was = Answer(status=status, body=stored)
     if status >= 400:
-        return Sight(seen=Seen.FAILED, body=stored, status=status)
+        return Sight(seen=Seen.FAILED, body=stored, status=status, effect=effect_of_end(was, tool.contract))
+    if status == 202:
+        return Sight(seen=Seen.ACCEPTED, body=stored, status=status, handle=job_handle(was))
     state = read_result(stored, BodyState.WHOLE, tool).state
     if state is not ResultState.OK and lookup.result is None:
         state = ResultState.MISSING

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.results import read_result
 from agent_runtime._model import (
+    SETTLED,
     BodyState,
     Effect,
     Outcome,
@@ -61,7 +62,7 @@ BECAUSE: Final = {
     Reason.REFUSED: "The tool refused it.",
     Reason.STORED: "This is the tool's stored end for the key; the way on is session.reissue().",
     Reason.HALF_DONE: "The tool stopped in the middle and says that part of it is done.",
-    Reason.EXPIRED: "Its expires_at passed before it was sent.",
+    Reason.EXPIRED: "Its expires_at passed before an attempt took effect.",
     Reason.BUDGET: "Its attempts are used up; it changes nothing, so nothing was changed.",
     Reason.DECIDED: "A person decided so.",
     Reason.LOOKED_UP: "A look-up at the tool says so.",
@@ -95,14 +96,14 @@ def outcome_of(
         effect=operation.effect,
         result_state=result_state,
         value=value,
-        raw=operation.result,
+        raw=operation.result if operation.state in SETTLED else None,
         error=json.loads(operation.error) if operation.error else None,
         kind=_kind(operation),
         source=source,
         server_replayed=operation.server_replayed,
         attempts=operation.attempts,
         resume_at=operation.resume_at,
-        http_status=operation.result_status,
+        http_status=operation.result_status if operation.state in SETTLED else None,
         job_id=handle.get("job_id"),
         status_url=handle.get("url"),
         message=_message(operation, stay, unusable),
@@ -128,7 +129,9 @@ def _kind(operation: OperationRecord) -> str | None:
 
 def _message(operation: OperationRecord, stay: str, unusable: str) -> str:
     parts = []
-    if operation.reason is not None:
+    if operation.reason is Reason.STORED and operation.effect is Effect.POSSIBLE:
+        parts.append("This is the tool's stored end for the key, a server error that proves nothing about the effect.")
+    elif operation.reason is not None:
         parts.append(BECAUSE[operation.reason])
     if operation.state is State.ACCEPTED:
         parts.append("The tool accepted it and works on it.")
@@ -269,7 +272,7 @@ def _not_started(outcome: Outcome) -> StepError:
 
 
 def _cancelled(outcome: Outcome) -> StepError:
-    return StepCancelled(f"{_where(outcome)}: cancelled before anything was sent. {outcome.message}", **_ids(outcome))
+    return StepCancelled(f"{_where(outcome)}: cancelled, nothing took effect. {outcome.message}", **_ids(outcome))
 
 
 _BUILD: Final = {
@@ -286,18 +289,21 @@ _BUILD: Final = {
 KEPT: Final = ("state", "reason", "attempts", "resume_at", "server_replayed")
 
 
-def snapshot(operation: OperationRecord) -> bytes:
-    """Return what has to be kept of an unsettled operation so that the same outcome can be delivered again."""
-    kept = {name: getattr(operation, name) for name in KEPT}
+def snapshot(operation: OperationRecord, stay: str = "") -> bytes:
+    """Return what has to be kept of an unsettled operation so that the same outcome can be delivered again.
+
+    ``stay``: why nothing more could be done when it was delivered.
+    """
+    kept = {name: getattr(operation, name) for name in KEPT} | {"stay": stay}
     kept["error"] = json.loads(operation.error) if operation.error else None
     kept["handle"] = json.loads(operation.handle) if operation.handle else None
     return json.dumps(kept, ensure_ascii=True, separators=(",", ":")).encode()
 
 
-def restored(operation: OperationRecord, kept: bytes) -> OperationRecord:
-    """Return the operation as it stood when a snapshot was taken."""
+def restored(operation: OperationRecord, kept: bytes) -> tuple[OperationRecord, str]:
+    """Return the operation as it stood when a snapshot was taken, and why nothing more could be done then."""
     told = json.loads(kept)
-    return dataclasses.replace(
+    before = dataclasses.replace(
         operation,
         state=State(told["state"]),
         reason=Reason(told["reason"]) if told["reason"] is not None else None,
@@ -308,4 +314,6 @@ def restored(operation: OperationRecord, kept: bytes) -> OperationRecord:
         handle=json.dumps(told["handle"]).encode() if told["handle"] is not None else None,
         effect=None,
         result_state=None,
+        partial=False,
     )
+    return before, told["stay"]

@@ -54,6 +54,7 @@ def reissue(desk: Desk, tool: AnyTool, label: str) -> Steps[OperationRecord]:
                 fingerprint=step.fingerprint,
                 args_hash=step.args_hash,
                 operation_id=identity,
+                address=step.address,
                 takes_over=True,
             ),
         ),

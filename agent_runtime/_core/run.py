@@ -33,6 +33,7 @@ class Run:
         token_id: the token of this run's attempts, or None before the first.
         rejected: token id that the tool has refused and that was not replaced yet.
         refreshed: a fresh token was tried already.
+        token_changed: the token at hand is not that of the attempts before.
         problem: why there is no token, if that is what ended the run.
         stay: why nothing more can be done about an unknown operation.
         interrupted: the caller was interrupted while a request was out.
@@ -50,6 +51,7 @@ class Run:
     token_id: str | None = None
     rejected: str | None = None
     refreshed: bool = False
+    token_changed: bool = False
     problem: NoCredential | None = None
     stay: str = ""
     interrupted: bool = False
@@ -119,13 +121,13 @@ def lease_lost(operation: OperationRecord) -> LeaseLost:
 
 def wait_until(run: Run, moment: float | None) -> Steps[bool]:
     """Sleep until a moment (UTC epoch seconds), in full or not at all; False = too far off, the step is parked."""
-    if moment is None:
-        return True
     now = yield from ask(Now())
-    wait = moment - now
+    if now >= run.deadline:
+        return False
+    wait = 0.0 if moment is None else moment - now
     if wait <= 0:
         return True
-    if wait > seconds_of(run.tool.contract.retry.max_inline_wait) or moment > run.deadline:
+    if wait > seconds_of(run.tool.contract.retry.max_inline_wait) or now + wait > run.deadline:
         return False
     yield from ask(Sleep(wait))
     return True
@@ -168,7 +170,9 @@ def _wrong_credential(run: Run, credential: Credential) -> NoCredential | None:
 def stop_for_auth(run: Run, problem: NoCredential) -> Steps[None]:
     """End the run for want of a token; an operation that was never applied waits as ``ready`` for it."""
     run.problem = problem
-    if run.operation.state is State.READY:
+    if run.operation.state is State.UNKNOWN:
+        run.stay = problem.message
+    else:
         yield from advance(run, Change(state=State.READY, reason=Reason.AUTH, resume_at=None, error=_told(problem)))
 
 

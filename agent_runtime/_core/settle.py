@@ -57,7 +57,7 @@ def resend_obstacle(
         return "the tool honours no key"
     if operation.no_resend:
         return "it answered in a way after which a resend could double the effect"
-    if operation.expires_at is not None and now >= operation.expires_at:
+    if expired(operation, now):
         return "the call's expires_at has passed"
     if operation.first_sent_at is not None:
         age = now - operation.first_sent_at
@@ -66,6 +66,11 @@ def resend_obstacle(
     if idempotency.key_bound_to_token and not same_token:
         return "the tool binds keys to the token, and the token is another one now"
     return _claim_obstacle(operation, idempotency, now)
+
+
+def expired(operation: OperationRecord, now: float) -> bool:
+    """Whether no attempt may begin any more."""
+    return operation.expires_at is not None and now >= operation.expires_at
 
 
 def _claim_obstacle(operation: OperationRecord, idempotency: Idempotency, now: float) -> str | None:

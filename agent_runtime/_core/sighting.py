@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.attempt import attempt, send
 from agent_runtime._core.backoff import wait_before_retry
-from agent_runtime._core.conclude import kept_headers
+from agent_runtime._core.conclude import error_of, handle_text, kept_headers
 from agent_runtime._core.effects import NoCredential, Now, Random, ask
 from agent_runtime._core.lookup import Seen, Sight, lookup_request, read_lookup
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of, stop_for_auth, wait_until
-from agent_runtime._core.settle import absence_counts_from, absence_is_proven
+from agent_runtime._core.settle import absence_counts_from, absence_is_proven, expired
 from agent_runtime._model import Answer, Change, Effect, NewEvidence, Reason, SendFailure, State
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def look_up(run: Run) -> Steps[bool]:
         return False
     credential = yield from credential_of(run)
     if credential is None:
-        return run.problem is None
+        run.stay = run.stay or "there is no token for a look-up"
+        return run.problem is None and not run.spent
     sight, evidence, interrupted = yield from _see(run, lookup, credential)
     run.looked_up = True
     if interrupted:
@@ -67,6 +68,9 @@ def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credent
         case Seen.FAILED:
             yield from advance(run, _failed(sight), evidence=(evidence,))
             return True
+        case Seen.ACCEPTED:
+            yield from advance(run, _accepted(sight), evidence=(evidence,))
+            return True
         case Seen.ABSENT:
             return (yield from _absent(run, evidence, credential, now))
         case Seen.RUNNING:
@@ -97,11 +101,26 @@ def _done(sight: Sight) -> Change:
 
 
 def _failed(sight: Sight) -> Change:
+    stored = Answer(status=sight.status or 0, body=sight.body or b"")
     return Change(
         state=State.FAILED,
         reason=Reason.LOOKED_UP,
-        effect=Effect.NONE,
+        effect=sight.effect,
         resume_at=None,
+        error=error_of(stored),
+        result=sight.body,
+        result_status=sight.status,
+    )
+
+
+def _accepted(sight: Sight) -> Change:
+    assert sight.handle is not None
+    return Change(
+        state=State.ACCEPTED,
+        reason=None,
+        resume_at=None,
+        error=None,
+        handle=handle_text(sight.handle),
         result=sight.body,
         result_status=sight.status,
     )
@@ -117,6 +136,10 @@ def _absent(run: Run, evidence: NewEvidence, credential: Credential, now: float)
         run.stay = "the look-up found nothing, and its absence is not declared to be proof"
         return False
     if absence_is_proven(run.operation, contract, now=now):
+        if expired(run.operation, now):
+            ended = Change(state=State.FAILED, reason=Reason.EXPIRED, effect=Effect.NONE, resume_at=None)
+            yield from advance(run, ended, evidence=(evidence,))
+            return False
         yield from advance(run, Change(state=State.UNKNOWN, clear_maybe=True, resume_at=None), evidence=(evidence,))
         return (yield from attempt(run, credential))
     counts_from = absence_counts_from(run.operation, contract)

@@ -11,12 +11,12 @@ from agent_runtime._core.attempt import attempt
 from agent_runtime._core.conclude import interrupted
 from agent_runtime._core.effects import Now, ask
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of, wait_until
-from agent_runtime._core.settle import Move, next_move
+from agent_runtime._core.settle import Move, expired, next_move
 from agent_runtime._core.sighting import look_up
 from agent_runtime._model import SETTLED, Change, Reason, State
 
 if TYPE_CHECKING:
-    from agent_runtime._core.effects import Steps
+    from agent_runtime._core.effects import Credential, Steps
 
 
 REFUSED_LATER: Final = "the tool refused the resend, which proves nothing about the first request"
@@ -48,7 +48,7 @@ def perform(run: Run) -> Steps[None]:
 def _ready(run: Run) -> Steps[bool]:
     """Send an operation none of whose attempts was applied; False = it has to wait."""
     now = yield from ask(Now())
-    if run.operation.expires_at is not None and now >= run.operation.expires_at:
+    if expired(run.operation, now):
         yield from advance(run, Change(state=State.CANCELLED, reason=Reason.EXPIRED, resume_at=None))
         return False
     return (yield from _try(run))
@@ -57,7 +57,7 @@ def _ready(run: Run) -> Steps[bool]:
 def _unknown(run: Run) -> Steps[bool]:
     """Settle an operation that may have been applied; False = nothing more can be known now."""
     now = yield from ask(Now())
-    same_token = run.token_id is not None and run.rejected is None and not run.refreshed
+    same_token = run.token_id is not None and run.rejected is None and not run.token_changed
     contract = run.tool.contract
     decision = next_move(run.operation, contract, now=now, same_token=same_token)
     if decision.move is Move.RESEND and not run.refused_later and not run.spent:
@@ -75,4 +75,16 @@ def _try(run: Run) -> Steps[bool]:
     credential = yield from credential_of(run)
     if credential is None:
         return run.problem is None
+    if not (yield from _still_allowed(run, credential)):
+        return True
     return (yield from attempt(run, credential))
+
+
+def _still_allowed(run: Run, credential: Credential) -> Steps[bool]:
+    """Whether what allowed this attempt still holds after the wait and with this token; if not, it is judged anew."""
+    now = yield from ask(Now())
+    operation = run.operation
+    if operation.state is State.READY:
+        return not expired(operation, now)
+    run.token_changed = credential.token_id != run.token_id
+    return next_move(operation, run.tool.contract, now=now, same_token=not run.token_changed).move is Move.RESEND

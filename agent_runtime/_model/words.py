@@ -36,7 +36,7 @@ SAYS: Final[dict[Status, tuple[str, str]]] = {
         "Do not report success or failure and do not call it again in another form; it has to be settled first.",
     ),
     Status.NOT_STARTED: ("The call was NOT started; nothing was sent.", "Settle what stands in its way first."),
-    Status.CANCELLED: ("The call was cancelled before anything was sent.", "Nothing happened; go on without it."),
+    Status.CANCELLED: ("The call was cancelled.", "Nothing took effect; go on without it."),
 }
 
 
