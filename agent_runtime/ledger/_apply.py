@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, assert_never
+from functools import cache
+from typing import TYPE_CHECKING, Any, assert_never
 
-from sqlalchemy import and_, delete, select
+from sqlalchemy import and_, bindparam, delete, select
 from sqlalchemy.exc import IntegrityError
 
 from agent_runtime._model import Advance, Deliver, EndSession, File, PutValue, Reserve, Took, Write, WriteOutcome
@@ -18,14 +19,29 @@ from agent_runtime.ledger._statements import NotTaken, SessionSeen, insert, is_s
 from agent_runtime.ledger._store import begin_write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy import Connection
+    from sqlalchemy.sql.dml import ReturningInsert
 
     from agent_runtime._model import OperationRecord
     from agent_runtime.ledger._store import Store
 
 Ident = tuple[str, str]
+
+# Statements of every batch are built once: building one takes SQLAlchemy longer than running it takes SQLite.
+_FENCES = (
+    select(t.sessions.c.id, t.sessions.c.fence, t.sessions.c.state, t.sessions.c.tenant)
+    .where(t.sessions.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(t.sessions.c.id)
+)
+_LOCKED_FENCES = _FENCES.with_for_update(read=True, key_share=True)
+"""FOR KEY SHARE: keeps take-overs out until the commit, and no renewal."""
+
+
+@cache
+def _take_statement(dialect: str) -> ReturningInsert[Any]:
+    return insert(dialect, t.writes).on_conflict_do_nothing().returning(t.writes.c.session_id, t.writes.c.write_id)
 
 
 class NotSmooth(Exception):
@@ -38,21 +54,21 @@ def apply_batch(conn: Connection, store: Store, entries: Sequence[Write], *, car
     ``careful`` gives each entry a savepoint. Without it two statements an entry are saved, and `NotSmooth` is raised
     where one would have been needed.
     """
-    sound = [entry for entry in entries if is_storable(entry.session_id) and is_storable(entry.write_id)]
-    sessions = _read_fences(conn, store, sound)
+    sound = {_ident(entry): entry for entry in entries if all(map(is_storable, _ident(entry)))}
+    sessions = _read_fences(conn, store, sound.values())
     now = begin_write(conn, store)  # after the locks: a deadline that counts from here must not be early
-    admitted = [entry for entry in sound if _holds_fence(entry, sessions)]
+    admitted = {ident for ident, entry in sound.items() if _holds_fence(entry, sessions)}
     fresh = _take_ids(conn, admitted, now)
     done: dict[Ident, WriteOutcome] = {}
     for entry in entries:
         ident = _ident(entry)
         if ident in done:
             continue
-        if entry not in sound:
+        if ident not in sound:
             done[ident] = _refused(entry, now, "an id of it cannot be stored")
         elif ident in fresh:
             done[ident] = _apply_alone(conn, entry, sessions[entry.session_id], now, careful=careful)
-        elif entry in admitted or _stands(conn, ident):
+        elif ident in admitted or _stands(conn, ident):
             done[ident] = _took_before(conn, entry, now)
         else:
             done[ident] = WriteOutcome(
@@ -70,13 +86,9 @@ def _fence(entry: Write) -> int | None:
     return None if isinstance(entry, File) else entry.fence
 
 
-def _read_fences(conn: Connection, store: Store, entries: Sequence[Write]) -> dict[str, SessionSeen]:
+def _read_fences(conn: Connection, store: Store, entries: Iterable[Write]) -> dict[str, SessionSeen]:
     ids = sorted({entry.session_id for entry in entries})
-    columns = (t.sessions.c.id, t.sessions.c.fence, t.sessions.c.state, t.sessions.c.tenant)
-    statement = select(*columns).where(t.sessions.c.id.in_(ids)).order_by(t.sessions.c.id)
-    if store.row_locks:  # FOR KEY SHARE: keeps take-overs out until the commit, and no renewal
-        statement = statement.with_for_update(read=True, key_share=True)
-    rows = conn.execute(statement)
+    rows = conn.execute(_LOCKED_FENCES if store.row_locks else _FENCES, {"ids": ids})
     return {row.id: SessionSeen(fence=row.fence, state=row.state, tenant=row.tenant) for row in rows}
 
 
@@ -86,18 +98,15 @@ def _holds_fence(entry: Write, sessions: dict[str, SessionSeen]) -> bool:
     return session is not None and fence in {None, session.fence}
 
 
-def _take_ids(conn: Connection, entries: Sequence[Write], now: float) -> set[Ident]:
+def _take_ids(conn: Connection, idents: Collection[Ident], now: float) -> set[Ident]:
     """Store the ids of entries and return those that did not stand yet.
 
     On Postgres this waits for a transaction of ours whose COMMIT may still be under way, and sees what became of it.
     """
-    rows = [
-        {"session_id": session, "write_id": write, "at": now} for session, write in sorted(set(map(_ident, entries)))
-    ]
-    if not rows:
+    if not idents:
         return set()
-    ids = (t.writes.c.session_id, t.writes.c.write_id)
-    found = conn.execute(insert(conn, t.writes).on_conflict_do_nothing().returning(*ids), rows)
+    rows = [{"session_id": session, "write_id": write, "at": now} for session, write in sorted(idents)]
+    found = conn.execute(_take_statement(conn.dialect.name), rows)
     return {(row.session_id, row.write_id) for row in found}
 
 

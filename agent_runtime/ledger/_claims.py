@@ -97,7 +97,7 @@ def _make(conn: Connection, store: Store, new: NewSession) -> bool:
         "created_at": now,
     }
     # Without a target: whichever constraint stands in the way.
-    statement = insert(conn, t.sessions).values(row).on_conflict_do_nothing().returning(t.sessions.c.id)
+    statement = insert(conn.dialect.name, t.sessions).values(row).on_conflict_do_nothing().returning(t.sessions.c.id)
     return conn.execute(statement).first() is not None
 
 
@@ -137,20 +137,22 @@ def _may_take(holder: Owner, lease_until: float | None, now: float, by: Claimant
     return is_dead(holder, by.owner)
 
 
-def renew_leases(conn: Connection, store: Store, tokens: Sequence[str], lease: float) -> dict[tuple[str, str], int]:
-    """Move the ends of leases; return the fence of each session that an owner token still holds.
+def renew_leases(
+    conn: Connection, store: Store, tokens: Sequence[str], lease: float
+) -> tuple[float, dict[tuple[str, str], int]]:
+    """Move the ends of leases; return the time and the fence of each session that an owner token still holds.
 
     Touches no key column, so that on Postgres it does not wait for batches that hold the row for key share.
     """
-    until = read_clock(conn, store) + lease
+    now = read_clock(conn, store)
     row = t.sessions.c
     held = row.owner_token.in_(sorted(tokens))
     # Locked in order first: an UPDATE of many rows locks them in whatever order it meets them.
     if store.row_locks:
         conn.execute(select(row.id).where(held).order_by(row.id).with_for_update(key_share=True)).all()
-    statement = update(t.sessions).where(held).values(lease_until=until)
+    statement = update(t.sessions).where(held).values(lease_until=now + lease)
     found = conn.execute(statement.returning(row.id, row.owner_token, row.fence))
-    return {(one.id, one.owner_token): one.fence for one in found}
+    return now, {(one.id, one.owner_token): one.fence for one in found}
 
 
 def release_lease(conn: Connection, *, session_id: str, fence: int, token: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, case, delete, func, literal, or_, select, update
+from sqlalchemy import Double, and_, bindparam, case, delete, func, literal, null, or_, select, true, update
 from sqlalchemy import insert as plain_insert
 
 from agent_runtime._model import SETTLED, UNSET, Advance, Change, File, NewStep, Reserve, Took, WriteOutcome
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy.sql.dml import ReturningUpdate
 
-    from agent_runtime._model import NewAttempt, NewEvidence
+    from agent_runtime._model import NewEvidence
     from agent_runtime.ledger._statements import SessionSeen
 
 _ENDS = tuple(sorted(SETTLED))
@@ -108,56 +110,80 @@ def _position_stands(conn: Connection, entry: Reserve) -> bool:
 
 def advance(conn: Connection, entry: Advance, now: float) -> WriteOutcome:
     """Change an operation that still has the version that was seen."""
-    row = t.operations.c
-    where = [row.id == entry.operation_id, row.session_id == entry.session_id, row.version == entry.expect_version]
-    if not _only_contradicts(entry):
-        where.append(row.state.not_in(_ENDS))
-    values = _changed(entry.change, entry.attempt, now)
-    found = conn.execute(update(t.operations).where(*where).values(values).returning(t.operations)).mappings().first()
+    change, attempt = entry.change, entry.attempt
+    given = {name: value for name in _PLAIN if (value := getattr(change, name)) is not UNSET}
+    marks = Marks(
+        attempt=attempt is not None,
+        sent=change.mark_sent,
+        maybe=change.mark_maybe,
+        absent=change.mark_absent,
+        clear_absent=change.clear_absent,
+    )
+    values = {f"new_{name}": value.value if isinstance(value, Enum) else value for name, value in given.items()} | {
+        "wanted": entry.operation_id,
+        "of_session": entry.session_id,
+        "seen": entry.expect_version,
+        "now": now,
+    }
+    if attempt is not None:
+        values |= {"number": attempt.number, "until": now + attempt.deadline}
+    statement = _update(tuple(given), marks, settled_too=_only_contradicts(entry))
+    found = conn.execute(statement, values).mappings().first()
     if found is None:
         stands = operation_by_id(conn, entry.operation_id)
         return WriteOutcome(write_id=entry.write_id, took=Took.STATE_CONFLICT, now=now, operation=stands)
-    if entry.attempt is not None:
-        conn.execute(
-            plain_insert(t.attempts).values(
-                operation_id=entry.operation_id,
-                number=entry.attempt.number,
-                fence=entry.fence or 0,
-                started_at=now,
-                purpose=entry.attempt.purpose,
-            )
-        )
+    if attempt is not None:
+        row = {"operation_id": entry.operation_id, "number": attempt.number, "fence": entry.fence or 0}
+        conn.execute(plain_insert(t.attempts), row | {"started_at": now, "purpose": attempt.purpose})
     _add_evidence(conn, entry.operation_id, entry.evidence, now)
     return WriteOutcome(write_id=entry.write_id, took=Took.TOOK, now=now, operation=operation_record(found))
+
+
+class Marks(NamedTuple):
+    """Which changes an `Advance` makes that depend on what stands in the row."""
+
+    attempt: bool
+    sent: bool
+    maybe: bool
+    absent: bool
+    clear_absent: bool
 
 
 def _only_contradicts(entry: Advance) -> bool:
     return entry.attempt is None and entry.change == Change(contradicted=entry.change.contradicted)
 
 
-def _changed(change: Change, attempt: NewAttempt | None, now: float) -> dict[str, Any]:
+@cache
+def _update(names: tuple[str, ...], marks: Marks, *, settled_too: bool) -> ReturningUpdate[Any]:
+    """Return the UPDATE of these columns; there are as many as there are ways in which operations change."""
     row = t.operations.c
-    given = ((name, getattr(change, name)) for name in _PLAIN)
-    values: dict[str, Any] = {
-        name: value.value if isinstance(value, Enum) else value for name, value in given if value is not UNSET
-    }
-    values |= {"version": row.version + 1, "updated_at": now}
-    began: Any = row.last_attempt_at
-    if attempt is not None:
-        began = now
-        until = now + attempt.deadline
+    where = [row.id == bindparam("wanted"), row.session_id == bindparam("of_session")]
+    where.append(row.version == bindparam("seen"))
+    if not settled_too:
+        where.append(row.state.not_in(_ENDS))
+    values: dict[str, Any] = {name: bindparam(f"new_{name}", type_=row[name].type) for name in names}
+    values |= {"version": row.version + 1, "updated_at": bindparam("now", type_=Double)} | _marked(marks)
+    return update(t.operations).where(*where).values(values).returning(t.operations)
+
+
+def _marked(marks: Marks) -> dict[str, Any]:
+    row = t.operations.c
+    now, until = bindparam("now", type_=Double), bindparam("until", type_=Double)
+    values: dict[str, Any] = {}
+    if marks.attempt:
         # An earlier attempt with a longer deadline may still be arriving.
         later = case((row.last_deadline > until, row.last_deadline), else_=until)
-        values |= {"attempts": attempt.number, "last_attempt_at": now, "last_deadline": later}
-    if change.mark_sent:
+        values |= {"attempts": bindparam("number"), "last_attempt_at": now, "last_deadline": later}
+    if marks.sent:
         values["first_sent_at"] = func.coalesce(row.first_sent_at, now)
-    if change.mark_maybe:
-        values |= {"maybe_applied": True, "first_maybe_at": func.coalesce(row.first_maybe_at, began, now)}
-    if change.clear_absent:
-        values |= {"absences": 0, "absent_since": None}
-    if change.mark_absent:
-        counted = 1 if change.clear_absent else row.absences + 1
-        since = now if change.clear_absent else func.coalesce(row.absent_since, literal(now))
+    if marks.maybe:
+        began = now if marks.attempt else func.coalesce(row.last_attempt_at, now)
+        values |= {"maybe_applied": true(), "first_maybe_at": func.coalesce(row.first_maybe_at, began)}
+    if marks.clear_absent:
+        values |= {"absences": 0, "absent_since": null()}
+    if marks.absent:
+        counted = literal(1) if marks.clear_absent else row.absences + 1
+        since = now if marks.clear_absent else func.coalesce(row.absent_since, now)
         values |= {"absences": counted, "absent_since": since}
     return values
 

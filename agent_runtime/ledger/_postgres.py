@@ -32,6 +32,7 @@ _LINK = {
     "application_name": "agent_runtime",
 }
 _SECRET = ("password", "sslpassword")
+_CLOCK = cast(func.extract("epoch", func.clock_timestamp()), Double)
 _MIGRATION_LOCK = 0x61675F72756E74
 """Key of the advisory lock under which the schema is changed."""
 
@@ -95,7 +96,7 @@ class PostgresStore:
         """Return the database's clock: now, not when the transaction began."""
         if self._clock is not None:
             return self._clock.wall()
-        return cast(func.extract("epoch", func.clock_timestamp()), Double)
+        return _CLOCK
 
     def snapshot(self, conn: Connection) -> None:
         """Let all reads of this transaction see one moment."""

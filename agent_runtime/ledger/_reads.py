@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, literal_column, or_, select, union
+from sqlalchemy import and_, bindparam, literal_column, or_, select, union
 
 from agent_runtime._model import Loaded
 from agent_runtime.ledger import _schema as t
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         SessionRecord,
         SessionState,
     )
+
+
+_BY_ID = select(t.operations).where(t.operations.c.id == bindparam("wanted"))
 
 
 def find_session(conn: Connection, *, name: str, tenant: str, lock: bool = False) -> RowMapping | None:
@@ -78,7 +81,7 @@ def list_sessions(conn: Connection, *, tenant: str, state: SessionState | None) 
 
 def operation_by_id(conn: Connection, operation_id: str) -> OperationRecord | None:
     """Read one operation."""
-    row = conn.execute(select(t.operations).where(t.operations.c.id == operation_id)).mappings().first()
+    row = conn.execute(_BY_ID, {"wanted": operation_id}).mappings().first()
     return None if row is None else operation_record(row)
 
 

@@ -35,7 +35,7 @@ def put_value(conn: Connection, entry: PutValue, session: SessionSeen, now: floa
         return WriteOutcome(write_id=entry.write_id, took=Took.STATE_CONFLICT, now=now)
     name = {"session_id": entry.session_id, "branch": entry.branch, "name": entry.name, "index": entry.index}
     row = name | {"value": entry.value, "created_at": now}
-    conn.execute(insert(conn, t.session_values).values(row).on_conflict_do_nothing())
+    conn.execute(insert(conn.dialect.name, t.session_values).values(row).on_conflict_do_nothing())
     same = [t.session_values.c[column] == value for column, value in name.items()]
     stands = conn.execute(select(t.session_values.c.value).where(*same)).scalar_one()
     took = Took.TOOK if bytes(stands) == entry.value else Took.STATE_CONFLICT

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Table
     from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
     from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
@@ -33,9 +33,9 @@ class NotTaken(Exception):
         self.outcome = outcome
 
 
-def insert(conn: Connection, table: Table) -> PostgresInsert | SqliteInsert:
-    """Return an INSERT that knows ON CONFLICT, in the dialect of the connection."""
-    if conn.dialect.name == "postgresql":
+def insert(dialect: str, table: Table) -> PostgresInsert | SqliteInsert:
+    """Return an INSERT that knows ON CONFLICT, in the dialect of this name."""
+    if dialect == "postgresql":
         return postgres_insert(table)
     return sqlite_insert(table)
 

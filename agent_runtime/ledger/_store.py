@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import select
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import ColumnElement, Connection, Engine, Select
 
 
 class Store(Protocol):
@@ -75,6 +76,14 @@ class Store(Protocol):
         ...
 
 
+_LEAST = select(t.meta.c.value).where(t.meta.c.name == "min_writer")
+
+
+@cache
+def _with_least(clock: ColumnElement[float]) -> Select[Any]:
+    return select(_LEAST.scalar_subquery(), clock)
+
+
 def read_clock(conn: Connection, store: Store) -> float:
     """Read the database's clock."""
     clock = store.clock()
@@ -88,11 +97,11 @@ def begin_write(conn: Connection, store: Store) -> float:
         LedgerTooNew: a newer release has put them off.
     """
     clock = store.clock()
-    least = select(t.meta.c.value).where(t.meta.c.name == "min_writer").scalar_subquery()
     if isinstance(clock, float):
-        asked, now = conn.execute(select(least)).scalar(), clock
+        asked, now = conn.execute(_LEAST).scalar(), clock
     else:
-        asked, now = conn.execute(select(least, clock)).one()
+        row: Any = conn.execute(_with_least(clock)).one()
+        asked, now = row[0], row[1]
     if asked is not None and asked > t.WRITER:
         why = f"it asks for writers of generation {asked}, this release is generation {t.WRITER}"
         raise _words.too_new(store.where, why)

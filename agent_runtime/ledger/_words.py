@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_runtime.errors import (
     CommitUnknown,
     ConfigError,
+    EntryRefused,
     LedgerCorrupt,
     LedgerError,
     LedgerFull,
@@ -123,6 +124,11 @@ def not_migrated(where: str, found: str | None, head: str) -> ConfigError:
     return ConfigError(
         f'{where} {stands}, this release needs schema {head}. Nothing was changed. Open it once with migrate="auto".'
     )
+
+
+def refused(where: str, why: str) -> EntryRefused:
+    """The database cannot hold what it was given."""
+    return EntryRefused(f"{where} cannot hold this: {why}. Nothing was written. Change it, and try again.")
 
 
 def inherited(where: str) -> LedgerInherited:

@@ -253,7 +253,7 @@ def test_a_dead_process_of_this_boot_loses_its_session_at_once(
 
 @pytest.mark.parametrize("change", [{"boot_id": "x"}, {"pid_namespace": "x"}, {"host": "x"}, {"boot_id": ""}])
 def test_nobody_is_declared_dead_from_afar(ledger: SqlLedger, change: dict[str, str]) -> None:
-    """A process of another boot, namespace or machine, or of a system that tells neither, keeps its lease to the end."""
+    """A process of another boot, namespace or machine, or of a system that tells none, keeps its lease."""
     gone = replace(here(), pid=2**22 + 1, **change)
     holder = start(ledger, owner=gone)
     assert claim(ledger, holder.id).status == "busy"

@@ -59,7 +59,7 @@ PASSING = {
 
 @pytest.mark.parametrize("kind", PASSING)
 def test_passing_trouble_is_no_outcome(session: Holder, kind: str) -> None:
-    """Serialization failures, deadlocks, failovers, dropped links and busy files are tried again in the ledger (A14)."""
+    """Serialization failures, deadlocks, failovers, dropped links and busy files are tried again inside (A14)."""
     sent = session.send(session.reserve(1))
     left = raise_at_commit(session.ledger, *PASSING[kind]())
     done = session.advance(sent, state=State.SUCCEEDED, result=b"1")
@@ -102,7 +102,8 @@ def test_nothing_is_held_between_jobs(postgres_url: str, opener: Callable[..., S
     assert session.ledger.engine.pool.checkedout() == 0
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         states = admin.execute(
-            "SELECT state FROM pg_stat_activity WHERE application_name = 'agent_runtime' AND datname = current_database()"
+            "SELECT state FROM pg_stat_activity "
+            "WHERE application_name = 'agent_runtime' AND datname = current_database()"
         ).fetchall()
     assert states == [("idle",)]
     assert session.loaded().operations == (sent,)

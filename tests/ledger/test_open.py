@@ -65,7 +65,7 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, float], tmp_p
     """A lease that is no time, or a margin that leaves none between renewals, is a config error."""
     with pytest.raises(ConfigError):
         open_ledger(f"sqlite:///{tmp_path}/agent.db", **settings)
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:
     """A file in a directory that does not stand is refused, and the directory is not made."""
     with pytest.raises(LedgerUnavailable, match="there is no directory"):
         open_ledger(f"sqlite:///{tmp_path}/none/agent.db")
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_is_no_ledger(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_create_false_makes_nothing(tmp_path: Path) -> None:
     """With ``create=False`` a file that does not stand is told, not made."""
     with pytest.raises(LedgerUnavailable, match="There is no ledger"):
         open_ledger(f"sqlite:///{tmp_path}/agent.db", create=False)
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
     open_ledger(f"sqlite:///{tmp_path}/agent.db").close()
     open_ledger(f"sqlite:///{tmp_path}/agent.db", create=False).close()
 
@@ -278,11 +278,7 @@ def test_an_open_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(LedgerCorrupt):
         open_ledger(f"sqlite:///{tmp_path}/agent.db")
     assert threading.active_count() == before
-    names = {
-        os.readlink(f"/proc/self/fd/{fd}")
-        for fd in os.listdir("/proc/self/fd")
-        if os.path.exists(f"/proc/self/fd/{fd}")
-    }
+    names = [str(handle.resolve()) for handle in Path("/proc/self/fd").iterdir()]
     assert not any(str(tmp_path) in name for name in names)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -179,7 +178,7 @@ def test_a_file_that_is_gone_is_lost(session: Holder, path: Path, what: str) -> 
         path.unlink()
     elif what == "replaced":
         shutil.copy(path, f"{path}.copy")
-        os.replace(f"{path}.copy", path)
+        Path(f"{path}.copy").replace(path)
     elif what == "renamed":
         path.rename(f"{path}.old")
     else:
@@ -216,7 +215,7 @@ def test_a_relative_path_is_resolved_once(tmp_path: Path, opener: Callable[..., 
     monkeypatch.chdir(tmp_path / "other")
     session.ledger._runner.store.drop_connections()
     assert session.reserve(1).state is State.READY
-    assert os.listdir(tmp_path / "other") == []
+    assert list((tmp_path / "other").iterdir()) == []
 
 
 def test_a_link_and_its_file_are_one_ledger(tmp_path: Path, opener: Callable[..., SqlLedger]) -> None:
