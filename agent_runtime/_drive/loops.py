@@ -138,6 +138,10 @@ class Driver(_Loop):
                     raise stop from None
                 result: R = end.value
                 return result
+            except Exception as error_of_steps:
+                if stop is not None and error_of_steps is not stop:
+                    raise stop from error_of_steps
+                raise
             if stop is not None and not isinstance(effect, STILL_DONE):
                 value, error = instead(effect, stop)
                 continue
@@ -157,8 +161,10 @@ class Driver(_Loop):
     def _interrupted(self, effect: Effect[Any], future: Future[Any] | None, stop: BaseException) -> Told:
         if not isinstance(effect, Persist | Load | Job):
             return cut_short(effect, stop)
+        if future is None:  # interrupted while the work was handed in: it may be queued
+            return None, lost_commit()
         try:
-            return (self._answer(effect, future, defaults.INTERRUPT_PATIENCE) if future else None), None
+            return self._answer(effect, future, defaults.INTERRUPT_PATIENCE), None
         except Exception as failure:  # noqa: BLE001  as in `drive`
             return None, failure
 
@@ -237,6 +243,10 @@ class AsyncDriver(_Loop):
                     raise stop from None
                 result: R = end.value
                 return result
+            except Exception as error_of_steps:
+                if stop is not None and error_of_steps is not stop:
+                    raise stop from error_of_steps
+                raise
             if stop is not None and not isinstance(effect, STILL_DONE):
                 value, error = instead(effect, stop)
                 continue
@@ -256,8 +266,10 @@ class AsyncDriver(_Loop):
     async def _interrupted(self, effect: Effect[Any], future: Future[Any] | None, stop: BaseException) -> Told:
         if not isinstance(effect, Persist | Load | Job):
             return cut_short(effect, stop)
+        if future is None:  # interrupted while the work was handed in: it may be queued
+            return None, lost_commit()
         try:
-            return (await self._answer(effect, future, defaults.INTERRUPT_PATIENCE) if future else None), None
+            return await self._answer(effect, future, defaults.INTERRUPT_PATIENCE), None
         except Exception as failure:  # noqa: BLE001  as in `drive`
             return None, failure
 

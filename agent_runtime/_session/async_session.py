@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
     from agent_runtime._session.runtime import AsyncRuntime
+    from agent_runtime._session.shared import Hold
     from agent_runtime.config import AnyTool
 
 R = TypeVar("R")
@@ -120,7 +122,8 @@ class AsyncSession(SessionBase):
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
         call = self._prepare(tool, args, at, key, expires_at, after_unknown)
-        return self._result(call, self._placed(call), allow_partial=allow_partial)
+        placed = self._placed(call)
+        return self._watched(self._result(call, placed, allow_partial=allow_partial), placed)
 
     def try_call(
         self,
@@ -134,7 +137,8 @@ class AsyncSession(SessionBase):
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
         call = self._prepare(tool, args, at, key, expires_at, after_unknown)
-        return self._outcome(call, self._placed(call))
+        placed = self._placed(call)
+        return self._watched(self._outcome(call, placed), placed)
 
     async def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
         """Call several tools as the next steps: all recorded in one transaction, outcomes in order, none raised."""
@@ -144,7 +148,8 @@ class AsyncSession(SessionBase):
         try:
             placed.extend((call, self._place(call, caller)) for call in prepared)
             await self._drive(reserve_many(self._hold.desk, placed))
-            return list(await asyncio.gather(*(self._work_on(call, place) for call, place in placed)))
+            works = (self._work_on(call, place) for call, place in placed)
+            return _raised_or_all(await asyncio.gather(*works, return_exceptions=True))
         finally:
             for call, place in reversed(placed):
                 self._leave(call, place, caller)
@@ -165,6 +170,7 @@ class AsyncSession(SessionBase):
         known = values.stored(desk, branch, name, index)
         if known is not None:
             return values.read(known)
+        self._check_open()
         value = function()
         text = values.text_of(await value if inspect.isawaitable(value) else value, name)
         return await self._drive(values.keep(desk, branch, name, index, text))
@@ -188,7 +194,7 @@ class AsyncSession(SessionBase):
             ConfigError: there is no such step, or it did not fail with effect none.
             StepError: as `call`.
         """
-        self._check_usable()
+        self._check_open()
         tool = self._tool_of(step)
         operation = await self._drive(reissue(self._hold.desk, tool, step))
         async with self._locked(operation.id):
@@ -198,9 +204,10 @@ class AsyncSession(SessionBase):
     async def finish(self) -> None:
         """End the session: it replays from now on. Raises `UnsettledStep` while a step of it is not settled."""
         self._check_usable()
-        await self._record_unawaited()
-        await self._drive(finish(self._hold.desk, SessionState.FINISHED))
-        self._hold.state = SessionState.FINISHED
+        if self._hold.state is SessionState.OPEN:
+            await self._record_unawaited()
+            await self._drive(finish(self._hold.desk, SessionState.FINISHED))
+            self._hold.state = SessionState.FINISHED
         await self.close()
 
     async def close(self) -> None:
@@ -216,6 +223,8 @@ class AsyncSession(SessionBase):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._branch:  # a branch is no session: the end of its block ends nothing
+            return
         if kind is None and self._can_finish():
             await self.finish()
         else:
@@ -231,6 +240,12 @@ class AsyncSession(SessionBase):
         place = self._place(call, caller)
         self._hold.unstarted[place.label] = (call, place)
         return place, caller
+
+    def _watched(self, made: Coroutine[Any, Any, R], placed: tuple[Place, Any] | None) -> Coroutine[Any, Any, R]:
+        """Let a call that is dropped before it begins stand in nobody's way."""
+        if placed is not None:
+            weakref.finalize(made, _dropped, self._hold, *placed).atexit = False
+        return made
 
     async def _result(self, call: Call, placed: tuple[Place, Any] | None, *, allow_partial: bool) -> ToolResult[Any]:
         return self._told(await self._run(call, placed), allow_partial=allow_partial)
@@ -284,6 +299,25 @@ class AsyncSession(SessionBase):
         except Exception:
             if not raising:
                 raise
+
+
+def _dropped(hold: Hold, place: Place, caller: Any) -> None:
+    """Note that a call is gone; if it never began, its place waits to be recorded as not started."""
+    with hold.guard:
+        if place.label in hold.unstarted and hold.unstarted[place.label][1] is place:
+            hold.desk.book.leave(place.branch, caller)
+            if place.operation is not None and place.kind in {"settle", "join"}:
+                hold.desk.book.ended(place.operation.id)
+
+
+def _raised_or_all(results: Sequence[R | BaseException]) -> list[R]:
+    """Return the results of works that have all ended, or raise the first error among them."""
+    done: list[R] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done
 
 
 def _caller() -> Any:

@@ -146,6 +146,7 @@ class Session(SessionBase):
         known = values.stored(desk, branch, name, index)
         if known is not None:
             return values.read(known)
+        self._check_open()
         text = values.text_of(function(), name)
         return self._drive(values.keep(desk, branch, name, index, text))
 
@@ -167,7 +168,7 @@ class Session(SessionBase):
             ConfigError: there is no such step, or it did not fail with effect none.
             StepError: as `call`.
         """
-        self._check_usable()
+        self._check_open()
         tool = self._tool_of(step)
         operation = self._drive(reissue(self._hold.desk, tool, step))
         with self._locked(operation.id):
@@ -177,8 +178,9 @@ class Session(SessionBase):
     def finish(self) -> None:
         """End the session: it replays from now on. Raises `UnsettledStep` while a step of it is not settled."""
         self._check_usable()
-        self._drive(finish(self._hold.desk, SessionState.FINISHED))
-        self._hold.state = SessionState.FINISHED
+        if self._hold.state is SessionState.OPEN:
+            self._drive(finish(self._hold.desk, SessionState.FINISHED))
+            self._hold.state = SessionState.FINISHED
         self.close()
 
     def close(self) -> None:
@@ -193,6 +195,8 @@ class Session(SessionBase):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._branch:  # a branch is no session: the end of its block ends nothing
+            return
         if kind is None and self._can_finish():
             self.finish()
         else:

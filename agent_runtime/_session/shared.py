@@ -155,6 +155,19 @@ class SessionBase:
 
     # -- one call ---------------------------------------------------------------------------------------------------
 
+    def _check_open(self) -> None:
+        """Raise unless something new may be written."""
+        self._check_usable()
+        if self._hold.state is not SessionState.OPEN:
+            raise self._ended(None)
+
+    def _ended(self, step: str | None) -> SessionFinished:
+        msg = (
+            f"session {self.id} is {self._hold.state}: it replays what is recorded and takes no new call. Nothing was "
+            "sent. Start a new session"
+        )
+        return SessionFinished(msg, session_id=self.id, step=step)
+
     def _check_usable(self) -> None:
         held = self._hold
         if held.pid != os.getpid():
@@ -224,11 +237,7 @@ class SessionBase:
                 raise ConcurrentCall(msg, session_id=self.id)
             place = book.place(call.ask())
             if held.state is not SessionState.OPEN and place.kind in {"new", "join", "refuse", "settle"}:
-                msg = (
-                    f"session {self.id} is {held.state}: it replays what is recorded and takes no new call. Nothing "
-                    "was sent. Start a new session"
-                )
-                raise SessionFinished(msg, session_id=self.id, step=place.label)
+                raise self._ended(place.label)
             if book.is_torn(place):
                 book.give_back(place)
                 msg = (
