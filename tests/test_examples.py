@@ -43,7 +43,8 @@ SAYS = {
     ],
     "langgraph_agent": [
         r"as_it_is:\n  died after 2 effects.*\n  3 effects wanted, 5 happened\n",
-        r"step_00[12]  provision_database: success, sent 2x\n  step_00[12]  debit: success, sent 2x\n  step_003  send_webhook: success",
+        r"step_00[12]  provision_database: success, sent 2x\n  step_00[12]  debit: success, sent 2x\n",
+        r"step_003  send_webhook: success, sent 1x\n",
     ],
 }
 RESENT = r"session [0-9a-f-]{36}: step step_00\d was sent again under the same key"

@@ -35,9 +35,20 @@ SAYS: Final[dict[Status, tuple[str, str]]] = {
         "It is NOT KNOWN whether the call took effect.",
         "Do not report success or failure and do not call it again in another form; it has to be settled first.",
     ),
-    Status.NOT_STARTED: ("The call was NOT started; nothing was sent.", "Settle what stands in its way first."),
+    Status.NOT_STARTED: ("The call was NOT started; nothing was sent.", "Do not report success."),
     Status.CANCELLED: ("The call was cancelled.", "Nothing took effect; go on without it."),
 }
+
+
+NOT_STARTED: Final = {
+    "unsettled": (
+        "Do not ask for it again in other words. The earlier call has to be settled first; report that it is open."
+    ),
+    "diverged": "Go by what stands there. If this call is wanted besides, ask for it in a new message.",
+    "refused_input": "Correct the arguments and call it again.",
+    "key_conflict": "Do not report success; a person has to look at the key.",
+}
+"""Advice for a call that was not started, by reason."""
 
 
 def for_model(outcome: Outcome) -> dict[str, Any]:
@@ -45,6 +56,8 @@ def for_model(outcome: Outcome) -> dict[str, Any]:
     happened, advice = SAYS[outcome.status]
     if outcome.status is Status.FAILED:
         happened += _effect(outcome)
+    elif outcome.status is Status.NOT_STARTED:
+        advice = NOT_STARTED.get(str(outcome.reason), advice)
     if outcome.result_state not in {None, ResultState.OK}:
         happened, advice = (
             f"The call took effect, but its result is {outcome.result_state} and cannot be used.",

@@ -17,7 +17,7 @@ from agent_runtime._core.reserving import refuse_unawaited, reserve_many
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.shared import SessionBase
 from agent_runtime.config import defaults
-from agent_runtime.errors import KeyConflict, UnsettledStep
+from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
@@ -136,7 +136,10 @@ class AsyncSession(SessionBase):
         after_unknown: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
-        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        try:
+            call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        except ArgumentsRefused as error:
+            return _known(self._as_outcome(error, tool))
         placed = self._placed(call)
         return self._watched(self._outcome(call, placed), placed)
 
@@ -254,7 +257,7 @@ class AsyncSession(SessionBase):
         try:
             return await self._run(call, placed)
         except (KeyConflict, UnsettledStep) as error:
-            return self._as_outcome(error, call)
+            return self._as_outcome(error, call.tool)
 
     async def _run(self, call: Call, placed: tuple[Place, Any] | None) -> Outcome:
         async with self._locked(call.at):
@@ -318,6 +321,10 @@ def _raised_or_all(results: Sequence[R | BaseException]) -> list[R]:
             raise result
         done.append(result)
     return done
+
+
+async def _known(outcome: Outcome) -> Outcome:
+    return outcome
 
 
 def _caller() -> Any:

@@ -15,7 +15,7 @@ from agent_runtime._core.reserving import reserve_many
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.shared import SessionBase
 from agent_runtime.config import defaults
-from agent_runtime.errors import KeyConflict, UnsettledStep
+from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,11 +111,14 @@ class Session(SessionBase):
         after_unknown: str | None = None,
     ) -> Outcome:
         """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
-        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        try:
+            call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        except ArgumentsRefused as error:
+            return self._as_outcome(error, tool)
         try:
             return self._run(call)
         except (KeyConflict, UnsettledStep) as error:
-            return self._as_outcome(error, call)
+            return self._as_outcome(error, tool)
 
     def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
         """Call several tools as the next steps: all recorded in one transaction, outcomes in order, none raised."""

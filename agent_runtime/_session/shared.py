@@ -24,6 +24,7 @@ from agent_runtime._model.naming import check_address, check_alias, check_name
 from agent_runtime._session.table import StepTable, StepView
 from agent_runtime.config import FunctionTool
 from agent_runtime.errors import (
+    ArgumentsRefused,
     ConcurrentCall,
     ConfigError,
     KeyConflict,
@@ -64,6 +65,7 @@ class Hold:
     guard: threading.RLock = field(default_factory=threading.RLock)
     locks: dict[str, Any] = field(default_factory=dict)
     unstarted: dict[str, tuple[Call, Place]] = field(default_factory=dict)
+    warned: int = 0
     closed: bool = False
 
     @property
@@ -270,12 +272,22 @@ class SessionBase:
             raise error
         return result_of(outcome)
 
-    def _as_outcome(self, error: StepError, call: Call) -> Outcome:
-        """Return the outcome for an error about the caller's own key, for those who want no exception."""
+    def _as_outcome(self, error: StepError | ArgumentsRefused, tool: AnyTool | str) -> Outcome:
+        """Return the outcome for refused args or a caller's own key that cannot be used, raising nothing."""
+        name = tool if isinstance(tool, str) else tool.name
+        if isinstance(error, ArgumentsRefused):
+            return Outcome(
+                status=Status.NOT_STARTED,
+                step="",
+                tool=name,
+                session_id=self.id,
+                reason="refused_input",
+                message=error.message,
+            )
         return Outcome(
             status=Status.NOT_STARTED,
             step=error.step or "",
-            tool=call.tool.name,
+            tool=name,
             session_id=self.id,
             key=error.key,
             operation_id=error.operation_id,
@@ -319,12 +331,15 @@ class SessionBase:
 
     @contextlib.contextmanager
     def _warned(self) -> Iterator[None]:
-        """Log a WARNING for each step that was sent again."""
-        before = len(self._hold.desk.report.resent)
+        """Log one WARNING for each step that was sent again, whichever thread's call comes to it first."""
+        held = self._hold
         try:
             yield
         finally:
-            for label in self._hold.desk.report.resent[before:]:
+            with held.guard:
+                labels = held.desk.report.resent[held.warned :]
+                held.warned += len(labels)
+            for label in labels:
                 logger.warning("session %s: step %s was sent again under the same key", self.id, label)
 
 
