@@ -141,6 +141,14 @@ class Invoke(Effect[Returned | Raised]):
 
 
 @dataclass(frozen=True, slots=True)
+class Tell(Effect[None]):
+    """Call a function of the user's with what was seen; what it returns is ignored, or awaited first."""
+
+    listener: Callable[[Any], Any]
+    seen: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Sleep(Effect[None]):
     """Wait so many seconds."""
 

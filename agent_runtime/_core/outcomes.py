@@ -67,6 +67,10 @@ BECAUSE: Final = {
     Reason.DECIDED: "A person decided so.",
     Reason.LOOKED_UP: "A look-up at the tool says so.",
     Reason.CALLER: "The caller cancelled it.",
+    Reason.JOB_ENDED: "The tool's job ended so.",
+    Reason.JOB_GONE: "The tool does not know the job any more.",
+    Reason.POLL_BOUND: "The time for following its job is over; the job itself is not.",
+    Reason.CALLBACK: "The tool said so in a callback.",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent_runtime._core.effects import Acquire, Credential, NewId, NoCredential, Now, Persist, Sleep, ask
 from agent_runtime._core.states import check
@@ -12,6 +12,8 @@ from agent_runtime._model import Advance, Change, Reason, State, Took
 from agent_runtime.errors import EntryRefused, LeaseLost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_runtime._core.effects import Steps
     from agent_runtime._model import NewAttempt, NewEvidence, OperationRecord
     from agent_runtime.config import AnyTool
@@ -38,6 +40,8 @@ class Run:
         stay: why nothing more can be done about an unknown operation.
         interrupted: the caller was interrupted while a request was out.
         sent, resent, looked_up: what this run did.
+        follow: of an accepted job: ``wait`` for its end, look ``once``, or ``detach`` from it at once.
+        polls: looks at the job by this run; on_progress: hears of each.
     """
 
     operation: OperationRecord
@@ -58,6 +62,9 @@ class Run:
     sent: bool = False
     resent: bool = False
     looked_up: bool = False
+    follow: Literal["wait", "once", "detach"] = "wait"
+    polls: int = 0
+    on_progress: Callable[[Any], Any] | None = None
 
     @property
     def spent(self) -> bool:

@@ -25,6 +25,7 @@ from agent_runtime._core.effects import (
     Random,
     Send,
     Sleep,
+    Tell,
 )
 from agent_runtime._drive import functions, tokens
 from agent_runtime._model import Raised, SendFailure
@@ -175,6 +176,9 @@ class Driver(_Loop):
                 return self._send(effect), None
             case Invoke():
                 return self._invoke(effect, session_id)
+            case Tell():
+                effect.listener(effect.seen)
+                return None, None
             case Sleep():
                 self.world.clock.sleep(effect.seconds)
                 return None, None
@@ -282,6 +286,11 @@ class AsyncDriver(_Loop):
                 return await self._send(effect), None
             case Invoke():
                 return await self._invoke(effect, session_id)
+            case Tell():
+                heard = effect.listener(effect.seen)
+                if inspect.isawaitable(heard):
+                    await heard
+                return None, None
             case Sleep():
                 await self.world.clock.sleep_async(effect.seconds)
                 return None, None

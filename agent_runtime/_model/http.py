@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -101,8 +103,34 @@ class Raised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
-    """What is needed to follow a job: where to ask, and its id."""
+    """What is needed to follow a job: where to ask, and its id.
+
+    Attributes:
+        url: absolute status URL, or None where the tool gave none.
+        job_id: the tool's name for the job, or None.
+        protocol: how its answers are read: ``location``, ``operation-location``, ``azure-async``, ``aip``, ``body``,
+            ``resource``, ``adapter``, ``bare``.
+        started_at: the stored start, UTC epoch seconds; the poll bound counts from here.
+        poll_after: seconds until the first poll, as the tool said, or None.
+        estimated: seconds that the job is said to take, or None.
+        polls: looks at the job so far; ``wait``: seconds before the last of them.
+        detached: nobody waits for it; it blocks nothing.
+        progress, message: what the last look said.
+        counts, errors_url: of a job done in part.
+        stream: URL of its server-sent events, or None.
+    """
 
     url: str | None
     job_id: str | None
-    protocol: str  # "location", "operation-location", "azure-async", "body", "bare"
+    protocol: str
+    started_at: float = 0.0
+    poll_after: float | None = None
+    estimated: float | None = None
+    polls: int = 0
+    wait: float = 0.0
+    detached: bool = False
+    progress: float | None = None
+    message: str | None = None
+    counts: Mapping[str, Any] | None = None
+    errors_url: str | None = None
+    stream: str | None = None

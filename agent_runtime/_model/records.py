@@ -143,7 +143,7 @@ class AttemptRecord:
     purpose: Literal["send", "resend", "invoke"] = "send"
 
 
-EvidenceKind = Literal["answer", "no_answer", "lookup", "decision", "late", "webhook"]
+EvidenceKind = Literal["answer", "no_answer", "lookup", "poll", "decision", "late", "webhook"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

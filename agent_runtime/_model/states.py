@@ -41,6 +41,10 @@ class Reason(StrEnum):
     HALF_DONE = "half_done"  # failed: the tool stopped in the middle
     DECIDED = "decided"  # a person said so
     LOOKED_UP = "looked_up"  # a look-up said so
+    JOB_ENDED = "job_ended"  # the tool's job ended so
+    JOB_GONE = "job_gone"  # unknown: the tool does not know the job any more
+    POLL_BOUND = "poll_bound"  # accepted: the time for following the job is over, the job is not
+    CALLBACK = "callback"  # a webhook said so
     CALLER = "caller"  # cancelled by the caller
 
 

@@ -10,7 +10,8 @@ from agent_runtime.config.contract import (
     ReplayMark,
     ToolContract,
 )
-from agent_runtime.config.policies import PollPolicy, RetryPolicy, Timeouts
+from agent_runtime.config.jobs import JobAdapter, JobAnswer, JobReading, JobStart, PollPolicy
+from agent_runtime.config.policies import RetryPolicy, Timeouts
 from agent_runtime.config.tool import AnyTool, FunctionTool, HttpTool, Key, Tool, tool, warn_without_contract
 
 __all__ = [
@@ -25,6 +26,10 @@ __all__ = [
     "HttpLookup",
     "HttpTool",
     "Idempotency",
+    "JobAdapter",
+    "JobAnswer",
+    "JobReading",
+    "JobStart",
     "Key",
     "Member",
     "PollPolicy",

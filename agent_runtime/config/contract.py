@@ -9,7 +9,8 @@ from typing import Final, Literal
 from agent_runtime._model.key_formats import KEY_FORMATS, Format, check_format
 from agent_runtime.config import defaults
 from agent_runtime.config._checks import Duration, header_name, one_of, seconds
-from agent_runtime.config.policies import PollPolicy, RetryPolicy, Timeouts
+from agent_runtime.config.jobs import PollPolicy
+from agent_runtime.config.policies import RetryPolicy, Timeouts
 from agent_runtime.errors import ConfigError
 
 Scheme = Literal["jcs", "python-json"]

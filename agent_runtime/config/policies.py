@@ -65,31 +65,3 @@ class RetryPolicy:
             cap=seconds("cap", self.cap),
             max_inline_wait=seconds("max_inline_wait", self.max_inline_wait),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollPolicy:
-    """How a job is followed after a 202.
-
-    Attributes:
-        first: seconds until the first poll, where the tool gives no hint.
-        factor, cap: each wait is ``factor`` times the last one, up to ``cap`` seconds.
-        bound: seconds of wall clock from the stored start; then the outcome is ``timed_out``.
-        not_found_grace: seconds in which a 404 of the status URL still means "not there yet".
-    """
-
-    first: Duration = defaults.FIRST_POLL
-    factor: float = defaults.POLL_FACTOR
-    cap: Duration = defaults.POLL_CAP
-    bound: Duration = defaults.POLL_BOUND
-    not_found_grace: Duration = defaults.NOT_FOUND_GRACE
-
-    def __post_init__(self) -> None:
-        _settle(
-            self,
-            first=seconds("first", self.first),
-            factor=seconds("factor", self.factor, least=1.0),
-            cap=seconds("cap", self.cap, zero=False),
-            bound=seconds("bound", self.bound, zero=False),
-            not_found_grace=seconds("not_found_grace", self.not_found_grace),
-        )

@@ -1,0 +1,132 @@
+"""How a tool's long-running jobs are recognised, followed and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agent_runtime.config import defaults
+from agent_runtime.config._checks import Duration, one_of, seconds
+from agent_runtime.errors import ConfigError
+
+JobStatus = Literal["running", "succeeded", "completed_with_errors", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAnswer:
+    """An answer as an adapter sees it: headers by lower-case name, the body as a JSON value (None if it is none)."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStart:
+    """What is needed to follow a job: where to ask (absolute or relative), and its id.
+
+    Attributes:
+        poll_after: seconds until the first poll, or None.
+        estimated: seconds that the job is said to take, or None.
+    """
+
+    url: str | None = None
+    job_id: str | None = None
+    poll_after: float | None = None
+    estimated: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReading:
+    """What one look at a job says.
+
+    Attributes:
+        status: ``running`` also for every word that is not known.
+        result: of an ended job, as a JSON value; ``has_result`` tells "none came" from "the result is null".
+        result_url: where the result has to be fetched from, or None.
+        error: what went wrong, as a JSON value.
+        progress: per cent, or None.
+        poll_after: seconds until the next poll at the earliest, or None.
+        counts: of a job done in part, for example processed, succeeded, failed.
+        errors_url: where the errors of a job done in part are.
+        message: the tool's own words.
+        nothing_said: it ended without a word of how, and without a result.
+    """
+
+    status: JobStatus = "running"
+    result: Any = None
+    has_result: bool = False
+    result_url: str | None = None
+    error: Any = None
+    progress: float | None = None
+    poll_after: float | None = None
+    counts: Mapping[str, Any] | None = None
+    errors_url: str | None = None
+    message: str | None = None
+    nothing_said: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAdapter:
+    """A tool's own way with jobs.
+
+    Attributes:
+        start: reads the answer to a call; returns None if it is no job.
+        read: reads the answer to a poll.
+    """
+
+    start: Callable[[JobAnswer], JobStart | None]
+    read: Callable[[JobAnswer], JobReading]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollPolicy:
+    """How jobs are recognised and followed.
+
+    Attributes:
+        first: seconds until the first poll, where the tool gives no hint.
+        factor, cap: each wait is ``factor`` times the last one, up to ``cap`` seconds. A hint of the tool is the least
+            wait, above the cap too.
+        bound: seconds of wall clock from the stored start; then the outcome is ``timed_out`` and the job stays accepted.
+        not_found_grace: seconds from the start in which a 404 of the status URL still means "not there yet".
+        on_200: a JSON body that looks like a job is one also under 200 and 201, not only under 202.
+        adapter: the tool's own way with jobs; goes before all else.
+        origins: other origins that may be polled, without credentials.
+        failed_effect: what a job that failed or was cancelled may have left behind.
+        cancel: how a job is asked to stop: ``DELETE`` of its status URL, or ``POST`` to it with ``:cancel`` or
+            ``/cancel`` appended; None = it cannot be asked.
+        webhook: the tool calls back when a job ends; a status URL is polled beside it, at ``cap``.
+        stream: member of the start's body that holds the URL of its server-sent events, or None.
+    """
+
+    first: Duration = defaults.FIRST_POLL
+    factor: float = defaults.POLL_FACTOR
+    cap: Duration = defaults.POLL_CAP
+    bound: Duration = defaults.POLL_BOUND
+    not_found_grace: Duration = defaults.NOT_FOUND_GRACE
+    on_200: bool = False
+    adapter: JobAdapter | None = None
+    origins: tuple[str, ...] = ()
+    failed_effect: Literal["none", "possible"] = "possible"
+    cancel: Literal["DELETE", "POST:cancel", "POST/cancel"] | None = None
+    webhook: bool = False
+    stream: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of("failed_effect", self.failed_effect, ("none", "possible"))
+        one_of("cancel", self.cancel, (None, "DELETE", "POST:cancel", "POST/cancel"))
+        checked = {
+            "first": seconds("first", self.first),
+            "factor": seconds("factor", self.factor, least=1.0),
+            "cap": seconds("cap", self.cap, zero=False),
+            "bound": seconds("bound", self.bound, zero=False),
+            "not_found_grace": seconds("not_found_grace", self.not_found_grace),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        for origin in self.origins:
+            if not origin.startswith(("https://", "http://")):
+                msg = f"origins must be like https://host, not {origin!r}"
+                raise ConfigError(msg)
