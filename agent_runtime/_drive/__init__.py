@@ -2,13 +2,14 @@
 
 from agent_runtime._drive.context import CurrentStep, current, current_key, current_step
 from agent_runtime._drive.loops import AsyncDriver, Driver
-from agent_runtime._drive.world import Clock, SystemClock, World
+from agent_runtime._drive.world import Clock, Probe, SystemClock, World
 
 __all__ = [
     "AsyncDriver",
     "Clock",
     "CurrentStep",
     "Driver",
+    "Probe",
     "SystemClock",
     "World",
     "current",

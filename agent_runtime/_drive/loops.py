@@ -129,6 +129,7 @@ class Driver(_Loop):
 
     def drive(self, steps: Steps[R], lease: Lease | None, session_id: str = "") -> R:
         """Run a protocol to its end and return what it returns."""
+        steps = self.world.probe(steps, session_id)
         stop: BaseException | None = None
         value, error = None, None
         while True:
@@ -237,6 +238,7 @@ class AsyncDriver(_Loop):
 
     async def drive(self, steps: Steps[R], lease: Lease | None, session_id: str = "") -> R:
         """Run a protocol to its end and return what it returns."""
+        steps = self.world.probe(steps, session_id)
         stop: BaseException | None = None
         value, error = None, None
         while True:

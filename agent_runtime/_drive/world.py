@@ -8,15 +8,18 @@ import random
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from agent_runtime.ledger import MachineClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent_runtime._core.effects import Steps
     from agent_runtime.config import Auth
     from agent_runtime.ledger import Ledger
+
+R = TypeVar("R")
 
 logger: Final = logging.getLogger("agent_runtime")
 
@@ -53,6 +56,21 @@ class SystemClock(MachineClock):
         await asyncio.sleep(seconds)
 
 
+class Probe(Protocol):
+    """What tests put between each protocol and its driver: it sees every effect before it is performed, and its result.
+
+    What it raises of its own leaves the driver at once, as a crash would: nothing more is performed or recorded.
+    """
+
+    def __call__(self, steps: Steps[R], session_id: str) -> Steps[R]:
+        """Return a protocol that passes on the effects of ``steps``; ``session_id`` is empty outside a session."""
+        ...
+
+
+def _unwatched(steps: Steps[R], session_id: str) -> Steps[R]:  # noqa: ARG001
+    return steps
+
+
 def _new_id() -> str:
     return str(uuid.uuid4())
 
@@ -64,6 +82,7 @@ class World:
     Attributes:
         auth: credentials of tools that bring none.
         new_id: random UUIDs; session ids have to be unguessable.
+        probe: sees each protocol's effects; for tests.
     """
 
     ledger: Ledger
@@ -71,3 +90,4 @@ class World:
     random: Callable[[], float] = field(default=random.SystemRandom().random)
     new_id: Callable[[], str] = field(default=_new_id)
     auth: Auth | None = None
+    probe: Probe = field(default=_unwatched)

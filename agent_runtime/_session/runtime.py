@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agent_runtime._core.effects import Steps
-    from agent_runtime._drive import Clock
+    from agent_runtime._drive import Clock, Probe
     from agent_runtime._model import Loaded, OperationRecord, Outcome, SessionRecord
     from agent_runtime._session.table import StepTable
     from agent_runtime.config import AnyTool, Auth
@@ -55,6 +55,7 @@ class _RuntimeBase:
         migrate: Literal["auto", "check"] = "auto",
         clock: Clock | None = None,
         random: Callable[[], float] | None = None,
+        probe: Probe | None = None,
     ) -> None:
         check_after_unknown(after_unknown)
         if not tenant:
@@ -68,6 +69,8 @@ class _RuntimeBase:
             world.clock = clock
         if random is not None:
             world.random = random
+        if probe is not None:
+            world.probe = probe
         try:
             self._settings = Settings(
                 world=world,
@@ -187,7 +190,7 @@ class Runtime(_RuntimeBase):
         body_limit: longest answer body, in bytes.
         lease: seconds for which a session stays taken after its worker was last heard of.
         migrate: ``auto`` makes and migrates the tables; ``check`` only looks.
-        clock, random: inputs, for tests.
+        clock, random, probe: inputs, for tests; see `agent_runtime.testing`.
 
     Raises:
         ConfigError: a setting that cannot work.

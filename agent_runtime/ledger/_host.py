@@ -89,11 +89,17 @@ def same_system(one: Owner, other: Owner) -> bool:
     )
 
 
+ABANDONED: set[str] = set()
+"""Owner tokens of this process that tests have declared dead."""
+
+
 def is_dead(owner: Owner, seen_by: Owner) -> bool:
     """Tell whether ``owner`` is certainly a dead process, as ``seen_by`` (this process) can know.
 
     False where that cannot be known: another machine, another boot, another pid namespace.
     """
+    if owner.token in ABANDONED and same_process(owner, seen_by):
+        return True
     if owner.pid <= 0 or not same_system(owner, seen_by):
         return False
     try:

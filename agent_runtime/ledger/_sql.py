@@ -11,7 +11,8 @@ from agent_runtime._model import Advance, Deliver, File, PutValue, Reserve
 from agent_runtime.errors import AgentRuntimeError, ConfigError
 from agent_runtime.ledger import _claims, _reads
 from agent_runtime.ledger._claims import Claimant, NewSession
-from agent_runtime.ledger._host import LedgerClock, MachineClock, MovedClock
+from agent_runtime.ledger._faults import file_error
+from agent_runtime.ledger._host import ABANDONED, LedgerClock, MachineClock, MovedClock
 from agent_runtime.ledger._leases import terms
 from agent_runtime.ledger._migrate import ensure_schema
 from agent_runtime.ledger._postgres import PostgresStore
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         Write,
         WriteOutcome,
     )
-    from agent_runtime.ledger._contract import Claim, Lease, Owner
+    from agent_runtime.ledger._contract import Claim, Lease, Ledger, Owner
     from agent_runtime.ledger._store import Store
 
 T = TypeVar("T")
@@ -97,7 +98,11 @@ def open_ledger(
 def _store(target: Target, clock: LedgerClock | None, *, create: bool, patience: float) -> Store:
     if target.url is not None:
         return PostgresStore(target.url, clock=clock)
-    return SqliteStore(target.path, clock=clock or MachineClock(), create=create, patience=patience)
+    try:
+        return SqliteStore(target.path, clock=clock or MachineClock(), create=create, patience=patience)
+    except OSError as exc:
+        refused = file_error(exc, f"the ledger {target.path}")
+    raise refused
 
 
 class SqlLedger:
@@ -179,6 +184,14 @@ class SqlLedger:
         self._thread.check()
         lease.lost = True  # at once: its holder begins nothing more
         return self._thread.submit(self._runner.release(terms(lease)))
+
+    def abandon_lease(self, lease: Lease) -> None:
+        """For tests: leave a lease as the death of this process would, neither renewed nor given back.
+
+        Who claims the session from this same process finds its holder dead.
+        """
+        self._runner.leases.forget(terms(lease))
+        ABANDONED.add(lease.owner.token)
 
     def renew(self) -> Future[None]:
         """Renew all leases of this process now; the ledger thread does so by itself three times a lease."""
@@ -285,6 +298,9 @@ def _size(entry: Write) -> int:
         case _:
             return 300
 
+
+if TYPE_CHECKING:
+    _conforms: type[Ledger] = SqlLedger
 
 _OPEN: weakref.WeakSet[SqlLedger] = weakref.WeakSet()
 EXIT_SECONDS = 2.0
