@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sqlite3
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -74,6 +76,23 @@ def test_text_with_nul_fails_alone_or_is_kept(session: Holder, backend: Backend)
     first, second = session.write(session.reserve_entry(1, tool="a\0b"), session.reserve_entry(2, args=b'"\0"'))
     assert first.took is (Took.TOOK if backend.name == "sqlite" else Took.REFUSED)
     assert second.took is Took.TOOK
+
+
+def test_a_payload_past_the_limit_fails_alone(session: Holder, backend: Backend) -> None:
+    """A payload that SQLite, or a business key that a Postgres index cannot hold hurts no entry beside it."""
+    if backend.name == "sqlite":
+
+        def limit(raw: Any, *_: object) -> None:
+            raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 50_000)
+
+        event.listen(session.ledger.engine, "checkout", limit)
+        bad = session.reserve_entry(2, args=bytes(60_000))
+    else:
+        key = "".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=20_000))
+        bad = session.reserve_entry(2, key=key, business_key=key)
+    outcomes = session.write(session.reserve_entry(1), bad, session.reserve_entry(3))
+    assert [outcome.took for outcome in outcomes] == ["took", "refused", "took"]
+    assert len(outcomes[1].error) < 100
 
 
 @pytest.mark.parametrize("name", ["a\0b", "half \ud800 pair"])

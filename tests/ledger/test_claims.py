@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import event
 
 from agent_runtime._model import SessionState, State, Took
+from agent_runtime.errors import EntryRefused
 from agent_runtime.ledger import Owner, current_owner
 from tests.ledger.build import TENANT, WAIT, Holder, claim, elsewhere, fresh, here, start
 
@@ -58,6 +60,13 @@ def test_an_alias_is_started_once_for_a_tenant(session: Holder, ledger: SqlLedge
     assert met.session is not None
     assert met.session.id == session.id
     assert ledger.start(**again, tenant="other", owner=here()).result(WAIT).status == "taken"
+
+
+def test_an_alias_that_cannot_be_stored_is_refused(ledger: SqlLedger) -> None:
+    """A new session whose alias the database cannot hold is EntryRefused, and the ledger goes on."""
+    with pytest.raises(EntryRefused, match="cannot hold this"):
+        start(ledger, "half \ud800 pair")
+    assert start(ledger, "fine").fence == 1
 
 
 def test_an_id_that_stands_is_not_started_again(session: Holder, ledger: SqlLedger) -> None:
@@ -131,6 +140,27 @@ def test_a_lease_is_renewed_while_its_object_lives(
         assert claim(theirs, holder.id).status == "busy"
     assert holder.lease.good_until == clock.boottime() + 27.0
     assert not holder.lease.lost
+
+
+def test_a_renewal_that_fails_is_tried_again(
+    session: Holder, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Trouble in a renewal stops no other work, and the next try follows soon."""
+    failures = [ZeroDivisionError()]
+
+    def fail(_: object) -> None:
+        if failures:
+            raise failures.pop()
+
+    deadline = session.lease.good_until
+    event.listen(session.ledger.engine, "commit", fail)
+    clock.advance(10.0)
+    assert session.reserve(1).state is State.READY
+    assert session.lease.good_until == deadline
+    assert "leases could not be renewed" in caplog.text
+    clock.advance(1.0)
+    session.loaded()
+    assert session.lease.good_until == clock.boottime() + 27.0
 
 
 def test_a_lease_of_an_object_that_is_gone_is_given_back(ledger: SqlLedger) -> None:

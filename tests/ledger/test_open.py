@@ -20,7 +20,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 import agent_runtime.ledger
-from agent_runtime.errors import ConfigError, LedgerCorrupt, LedgerError, LedgerTooNew, LedgerUnavailable
+from agent_runtime.errors import (
+    ConfigError,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerReadOnly,
+    LedgerTooNew,
+    LedgerUnavailable,
+)
 from agent_runtime.ledger import SqlLedger, open_ledger
 from agent_runtime.ledger import _schema as t
 from tests.ledger.build import TENANT, WAIT, Holder, start
@@ -128,6 +135,13 @@ def test_a_directory_without_rights_is_read_only(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     with pytest.raises(LedgerError, match="cannot be written"):
         open_ledger(f"sqlite:///{tmp_path}/agent.db")
+
+
+def test_a_file_system_that_takes_no_files_is_told() -> None:
+    """A place where nobody can write is LedgerReadOnly, with no trace of the system call."""
+    with pytest.raises(LedgerReadOnly, match="cannot be written") as caught:
+        open_ledger("sqlite:////sys/agent.db")
+    assert caught.value.__cause__ is None
 
 
 @pytest.mark.parametrize("content", [b"Dear diary, today" * 100, b"\0" * 8192])
