@@ -175,12 +175,12 @@ class SessionBase:
         if held.pid != os.getpid():
             msg = f"session {self.id} was opened before this process was forked. Nothing was sent. Open it anew here"
             raise SessionInherited(msg, session_id=self.id)
-        if held.lease is not None and held.lease.lost:
-            msg = f"session {self.id}: another worker took it over. Nothing was sent. Open it anew to go on"
-            raise LeaseLost(msg, session_id=self.id)
         if held.closed and held.state is SessionState.OPEN:
             msg = f"session {self.id} is closed. Nothing was sent. Open it anew: Session.resume({self.id!r})"
             raise SessionFinished(msg, session_id=self.id)
+        if held.lease is not None and held.lease.lost:
+            msg = f"session {self.id}: another worker took it over. Nothing was sent. Open it anew to go on"
+            raise LeaseLost(msg, session_id=self.id)
 
     def _prepare(  # noqa: PLR0917  what a call brings, in the order of `call`
         self,

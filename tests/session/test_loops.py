@@ -12,7 +12,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from agent_runtime.errors import ArgumentsRefused
+from agent_runtime.errors import ArgumentsRefused, SessionFinished
 from tests.session.stage import WAIT, Stage, debit, http_tool, notify, provision
 
 if TYPE_CHECKING:
@@ -52,6 +52,15 @@ def test_a_model_is_told_what_stands_in_the_way_of_its_call(stage: Stage) -> Non
     assert (reworded.reason, other.reason) == ("unsettled", "diverged")
     assert "has to be settled first" in reworded.for_model()["message"]
     assert "Go by what stands there" in other.for_model()["message"]
+
+
+def test_a_closed_session_says_that_it_is_closed(stage: Stage) -> None:
+    """A call after close() is told to open the session anew; nobody took it over, and nothing is sent."""
+    session = stage.open()
+    session.close()
+    with pytest.raises(SessionFinished, match="is closed"):
+        session.call(provision, {"gb": 1})
+    assert stage.tools.names() == []
 
 
 def test_calls_of_several_threads_at_their_addresses_go_out_side_by_side(sync_stage: Stage) -> None:
