@@ -6,7 +6,22 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Double, and_, bindparam, case, delete, func, literal, null, or_, select, true, update
+from sqlalchemy import (
+    Double,
+    and_,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy import insert as plain_insert
 
 from agent_runtime._model import SETTLED, UNSET, Advance, Change, File, NewStep, Reserve, Took, WriteOutcome
@@ -40,7 +55,7 @@ def reserve(conn: Connection, entry: Reserve, session: SessionSeen, now: float) 
         conn.execute(plain_insert(t.operations), rows)
     fresh = [step for step in entry.steps if not step.takes_over]
     for step in entry.steps:
-        if step.takes_over and not _replace_refused(conn, entry.session_id, step):
+        if step.takes_over and not _replace(conn, entry, step):
             raise NotTaken(WriteOutcome(write_id=entry.write_id, took=Took.POSITION_TAKEN, now=now))
     if fresh:
         conn.execute(plain_insert(t.steps), [step_row(step, session_id=entry.session_id) for step in fresh])
@@ -55,14 +70,22 @@ def reserve(conn: Connection, entry: Reserve, session: SessionSeen, now: float) 
     return WriteOutcome(write_id=entry.write_id, took=Took.TOOK, now=now, operations=made)
 
 
-def _replace_refused(conn: Connection, session_id: str, step: NewStep) -> bool:
-    here = and_(t.steps.c.session_id == session_id, t.steps.c.branch == step.branch, t.steps.c.index == step.index)
-    stood = conn.execute(select(t.steps.c.label).where(here, t.steps.c.kind == "refused")).scalar()
+def _replace(conn: Connection, entry: Reserve, step: NewStep) -> bool:
+    ident = entry.session_id
+    here = and_(t.steps.c.session_id == ident, t.steps.c.branch == step.branch, t.steps.c.index == step.index)
+    stood = conn.execute(select(t.steps.c.label).where(here, _gives_way(entry))).scalar()
     if stood is None:
         return False
-    conn.execute(delete(t.claims).where(t.claims.c.session_id == session_id, t.claims.c.label == stood))
-    conn.execute(update(t.steps).where(here).values(step_row(step, session_id=session_id)))
+    conn.execute(delete(t.claims).where(t.claims.c.session_id == ident, t.claims.c.label == stood))
+    conn.execute(update(t.steps).where(here).values(step_row(step, session_id=ident)))
     return True
+
+
+def _gives_way(entry: Reserve) -> ColumnElement[bool]:
+    """A refused step can be taken over, and so can one whose operation is issued again by this very entry."""
+    reissued = [new.reissue_of for new in entry.operations if new.reissue_of is not None]
+    same = t.steps.c.operation_id.in_(reissued) if reissued else false()
+    return or_(t.steps.c.kind == "refused", func.coalesce(same, false()))
 
 
 def explain_clash(conn: Connection, entry: Reserve, session: SessionSeen, now: float) -> WriteOutcome | None:
@@ -94,8 +117,8 @@ def _position_stands(conn: Connection, entry: Reserve) -> bool:
     for step in entry.steps:
         here = and_(steps.branch == step.branch, steps.index == step.index)
         taken: ColumnElement[bool] = or_(steps.label == step.label, steps.seq == step.seq, here)
-        if step.takes_over:  # the refused step that it replaces is no obstacle
-            taken = and_(taken, or_(~here, steps.kind != "refused"))
+        if step.takes_over:  # the step that it replaces is no obstacle
+            taken = and_(taken, not_(and_(here, _gives_way(entry))))
         if conn.execute(select(steps.label).where(steps.session_id == entry.session_id, taken)).first():
             return True
         if step.address is None:
@@ -118,6 +141,8 @@ def advance(conn: Connection, entry: Advance, now: float) -> WriteOutcome:
         maybe=change.mark_maybe,
         absent=change.mark_absent,
         clear_absent=change.clear_absent,
+        clear_maybe=change.clear_maybe,
+        taken_over=change.mark_taken_over,
     )
     values = {f"new_{name}": value.value if isinstance(value, Enum) else value for name, value in given.items()} | {
         "wanted": entry.operation_id,
@@ -147,6 +172,8 @@ class Marks(NamedTuple):
     maybe: bool
     absent: bool
     clear_absent: bool
+    clear_maybe: bool
+    taken_over: bool
 
 
 def _only_contradicts(entry: Advance) -> bool:
@@ -179,7 +206,11 @@ def _marked(marks: Marks) -> dict[str, Any]:
     if marks.maybe:
         began = now if marks.attempt else func.coalesce(row.last_attempt_at, now)
         values |= {"maybe_applied": true(), "first_maybe_at": func.coalesce(row.first_maybe_at, began)}
-    if marks.clear_absent:
+    if marks.taken_over:
+        values["last_deadline"] = case((row.last_deadline > now, row.last_deadline), else_=now)
+    if marks.clear_maybe:
+        values |= {"maybe_applied": false(), "first_maybe_at": null()}
+    if marks.clear_absent or marks.clear_maybe:
         values |= {"absences": 0, "absent_since": null()}
     if marks.absent:
         counted = literal(1) if marks.clear_absent else row.absences + 1
