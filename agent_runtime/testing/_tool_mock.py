@@ -267,7 +267,7 @@ class ToolMock:
 
     def _serve(self, came: ToolRequest, *, kept: bool) -> Reply:
         """Answer as a server does; ``kept``: it lives long enough to keep what it answers."""
-        key, payload = came.key, came.url.encode() + b"\n" + came.body
+        key, payload = came.key, httpx.URL(came.url).raw_path + b"\n" + came.body
         if self._honours_keys:
             if key is None:
                 return problem(400, "key-missing", f"{self._key_header} is missing")
@@ -338,9 +338,11 @@ def _sample(url: str) -> str:
 
 def _pattern(url: str) -> re.Pattern[str]:
     """Return what a URL with ``{name}`` in its path matches, whatever the query; groups have no names for respx."""
-    texts = re.split(r"%7B[^%]*%7D", str(httpx.URL(url)))
-    end = "/?" if httpx.URL(url).path == "/" and not url.endswith("/") else ""
-    return re.compile(rf"^{'([^/?#]+)'.join(map(re.escape, texts))}{end}(?:\?.*)?$")
+    tidy = httpx.URL(url)
+    text = str(tidy).removesuffix("/") if tidy.path == "/" else str(tidy)
+    end = "/?" if tidy.path == "/" else ""
+    parts = map(re.escape, re.split(r"%7B[^%]*%7D", text))
+    return re.compile(rf"^{'([^/?#]+)'.join(parts)}{end}(?:\?.*)?$")
 
 
 def _readable(body: bytes) -> Any:

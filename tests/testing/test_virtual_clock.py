@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import uuid
 
 import httpx
 import pytest
 import respx
 
-from agent_runtime import AsyncRuntime, Idempotency, Runtime, Tool, ToolContract
+from agent_runtime import AsyncRuntime, Runtime
 from agent_runtime._drive import Clock
 from agent_runtime.errors import LeaseLost, SessionBusy
-from agent_runtime.ledger import LedgerClock, Owner, SqlLedger, open_ledger
+from agent_runtime.ledger import LedgerClock, open_ledger
 from agent_runtime.testing import VirtualClock
+from tests.testing.conftest import DEBIT
 
-DEBIT = Tool("debit", url="https://tools.example.com/debit", contract=ToolContract(idempotency=Idempotency()))
 LONG = "50"
 """Seconds of a wait that is longer than a lease (30 s), and short enough not to be parked (60 s)."""
 
@@ -148,21 +147,6 @@ async def test_async_wait_longer_than_a_lease_keeps_it(backend):
     ):
         assert (await session.call(DEBIT, {"amount": 1})).value == {"balance": 5}
     assert seen_busy == [True]
-
-
-@pytest.fixture
-def elsewhere(backend):
-    """Claims a session as a worker of another machine would, on a ledger of its own, and tells what became of it."""
-    owner = Owner(token=str(uuid.uuid4()), host="elsewhere", pid=1, boot_id="", pid_namespace="")
-    opened: list[SqlLedger] = []
-
-    def claim(name: str, clock: VirtualClock) -> str:
-        opened.append(open_ledger(backend.url, clock=clock))
-        return opened[0].claim(name=name, tenant="default", owner=owner).result().status
-
-    yield claim
-    for ledger in opened:
-        ledger.close()
 
 
 def test_a_day_passes_over_a_living_session(backend, elsewhere):
