@@ -51,6 +51,7 @@ class Place:
         step: what stands there, if anything does.
         operation: the recorded operation, the one to join, or the one in the way.
         takes_over: a recorded refusal at this position is replaced.
+        as_delivered: the unsettled outcome that the code was given here is given again.
     """
 
     kind: Literal["replay", "settle", "new", "join", "refuse", "again", "diverged"]
@@ -61,6 +62,7 @@ class Place:
     step: StepRecord | None = None
     operation: OperationRecord | None = None
     takes_over: bool = False
+    as_delivered: bool = False
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ class Book:
         self._labels: dict[str, StepRecord] = {}
         self._out: dict[str, int] = {}
         self._seq = 0
+        self._untold: set[str] = set()
         self.reached: set[str] = set()
         for step in loaded.steps:
             self.put(step)
@@ -165,8 +168,7 @@ class Book:
             if step is None:
                 branch.addressed.add(index)
         else:
-            index = branch.next_index()
-            step = branch.steps.get(index)
+            index, step = self._next(branch)
             branch.cursor = index
         branch.top = max(branch.top, index)
         place = self._existing(ask, step) if step is not None else None
@@ -177,6 +179,35 @@ class Book:
             self._out[place.operation.id] = self._out.get(place.operation.id, 0) + 1
         return place
 
+    def _next(self, branch: _Branch) -> tuple[int, StepRecord | None]:
+        """Return the index of the next counter call, and what stands there.
+
+        A call that was interrupted told the code nothing, so the code may have called again, and that position joined
+        the first one's operation. Where the first call ends settled in this run, the code does not ask again: the
+        second position is passed over.
+        """
+        while True:
+            index = branch.next_index()
+            step = branch.steps.get(index)
+            if step is None or not self._is_spent(branch, step):
+                return index, step
+            self.reached.add(step.label)
+            branch.cursor = index
+
+    def _is_spent(self, branch: _Branch, step: StepRecord) -> bool:
+        operation = self.operation_of(step)
+        return (
+            operation is not None
+            and operation.state in SETTLED
+            and any(
+                other.operation_id == operation.id
+                and other.index < step.index
+                and other.label in self.reached
+                and (other.delivered is None or not self.went_on(other))
+                for other in branch.steps.values()
+            )
+        )
+
     def _existing(self, ask: Ask, step: StepRecord) -> Place | None:
         """Return how a recorded position serves a call; None = it is a refusal that the call takes over."""
         operation = self.operation_of(step)
@@ -186,8 +217,9 @@ class Book:
             return None
         if not matches(ask, operation, step):
             return self._at(step, "diverged", operation)
-        if step.delivered is not None and self.went_on(step):
-            return self._at(step, "replay", operation)
+        # An address that this object has asked for before is asked anew: the code wants to know how it stands now.
+        if step.delivered is not None and step.label not in self.reached and self.went_on(step):
+            return self._at(step, "replay", operation, as_delivered=True)
         return self._at(step, "replay" if operation.state in SETTLED else "settle", operation)
 
     def _at(
@@ -195,6 +227,8 @@ class Book:
         step: StepRecord,
         kind: Literal["replay", "settle", "again", "diverged"],
         operation: OperationRecord | None,
+        *,
+        as_delivered: bool = False,
     ) -> Place:
         return Place(
             kind=kind,
@@ -204,13 +238,14 @@ class Book:
             seq=step.seq,
             step=step,
             operation=operation,
+            as_delivered=as_delivered,
         )
 
     def _fresh(self, ask: Ask, index: int, refused: StepRecord | None) -> Place:
         self._seq += 1
         waiting = list(self._blocking(ask, refused))
         same = next((one for one in waiting if matches(ask, one)), None)
-        in_the_way = next((one for one in waiting if not ask.goes_on or one.tool == ask.tool), None)
+        in_the_way = next((one for one in waiting if stands_in_the_way(ask, one)), None)
         kind: Literal["join", "refuse", "new"] = "new"
         operation = None
         if same is not None:
@@ -257,13 +292,14 @@ class Book:
         return again
 
     def _in_the_way(self, ask: Ask, step: StepRecord) -> OperationRecord | None:
-        return next(self._blocking(ask, step), None)
+        return next((one for one in self._blocking(ask, step) if one.state not in SETTLED), None)
 
     def _blocking(self, ask: Ask, here: StepRecord | None) -> Iterator[OperationRecord]:
-        """Yield unsettled operations of the branch whose calls are over, oldest first.
+        """Yield operations of the branch whose calls are over and of which the code knows no end yet, oldest first.
 
-        Not those that a call is still out for, not those of the same address message, and not reads: a read that waits
-        changes nothing, so nothing has to wait for it.
+        One that was settled meanwhile is among them, for an equal call: the code was told last that it is unsettled,
+        so it is asking for that one and not for a second effect. Not those that a call is still out for, not those of
+        the same address message, and not reads: a read that waits changes nothing, so nothing has to wait for it.
         """
         seen: set[str] = set()
         for step in sorted(self._branch(ask.branch).steps.values(), key=lambda one: one.seq):
@@ -271,11 +307,18 @@ class Book:
             if operation is None or operation.id in seen or (here is not None and step.label == here.label):
                 continue
             seen.add(operation.id)
-            if operation.state in SETTLED or operation.kind == "read" or self._out.get(operation.id):
+            if operation.kind == "read" or self._out.get(operation.id):
+                continue
+            if operation.state in SETTLED and not self._is_untold(operation, ask.branch):
                 continue
             if ask.at is not None and step.address is not None and message_of(ask.at) == message_of(step.address):
                 continue
             yield operation
+
+    def _is_untold(self, operation: OperationRecord, branch: str) -> bool:
+        """Whether the last that the code was told of an operation is that it is unsettled, or nothing."""
+        pointing = [step for step in self._branch(branch).steps.values() if step.operation_id == operation.id]
+        return operation.id in self._untold or max(pointing, key=lambda step: step.seq).delivered is not None
 
     # -- keeping up -----------------------------------------------------------------------------------------------
 
@@ -295,6 +338,19 @@ class Book:
         known = self.operations.get(operation.id)
         if known is None or known.version <= operation.version:
             self.operations[operation.id] = operation
+
+    def told(self, operation: OperationRecord) -> None:
+        """Note that the code is told how an operation ended, or that it is not settled."""
+        if operation.state in SETTLED:
+            self._untold.discard(operation.id)
+        else:
+            self._untold.add(operation.id)
+
+    def not_told(self, label: str) -> None:
+        """Note that a call at a step was interrupted: the code does not know what became of it."""
+        step = self._labels.get(label)
+        if step is not None and step.operation_id is not None:
+            self._untold.add(step.operation_id)
 
     def began(self, operation_id: str) -> None:
         """Note that a call is out for an operation that was just made."""
@@ -353,6 +409,11 @@ def matches(ask: Ask, operation: OperationRecord, step: StepRecord | None = None
 def matches_step(ask: Ask, step: StepRecord) -> bool:
     """Whether a call is the refused one."""
     return ask.tool == step.tool and (ask.fingerprint == step.fingerprint or ask.args_hash == step.args_hash)
+
+
+def stands_in_the_way(ask: Ask, operation: OperationRecord) -> bool:
+    """Whether an unsettled operation keeps another write from going out."""
+    return operation.state not in SETTLED and (not ask.goes_on or operation.tool == ask.tool)
 
 
 def target_of(operation: OperationRecord) -> tuple[str, str] | None:

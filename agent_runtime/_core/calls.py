@@ -10,13 +10,13 @@ from agent_runtime._core.outcomes import not_started, outcome_of, restored, snap
 from agent_runtime._core.reserving import reserve
 from agent_runtime._core.run import Run, lease_lost
 from agent_runtime._core.step import perform
-from agent_runtime._model import SETTLED, Deliver, OperationRecord, Outcome, State, Took
+from agent_runtime._model import SETTLED, Deliver, OperationRecord, Outcome, SessionState, State, Took
 
 if TYPE_CHECKING:
     from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call, Desk, Report
     from agent_runtime._core.effects import Steps
-    from agent_runtime._model import Source
+    from agent_runtime._model import Source, StepRecord
     from agent_runtime.config import AnyTool
 
 
@@ -36,7 +36,7 @@ def run_call(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
             desk.report.refused.append(place.label)
             return not_started(place, call.tool.name, desk.session_id)
         case "replay":
-            return _replayed(desk, call, place)
+            return (yield from _replayed(desk, call, place))
         case "new" | "join":
             operation = (yield from reserve(desk, [(call, place)]))[0]
             if isinstance(operation, Outcome):
@@ -49,30 +49,35 @@ def run_call(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
 
 def _refreshed(desk: Desk, call: Call, place: Place) -> Steps[Place]:
     """Look again at an operation that stood unsettled: a person may have decided it since it was read."""
-    if place.kind not in {"settle", "join", "refuse"} or place.operation is None:
-        return place
-    now_there = yield from ask(Load(place.operation.id))
-    if now_there is None:
-        return place
-    desk.book.update(now_there)
-    if place.kind == "refuse" and now_there.state in SETTLED:
-        return desk.book.place_again(call.ask(), place)
-    return dataclasses.replace(place, operation=now_there)
+    while place.kind in {"settle", "join", "refuse"} and place.operation is not None:
+        now_there = yield from ask(Load(place.operation.id))
+        if now_there is None:
+            return place
+        desk.book.update(now_there)
+        if place.kind != "refuse" or now_there.state not in SETTLED:
+            return dataclasses.replace(place, operation=now_there)
+        place = desk.book.place_again(call.ask(), place)
+    return place
 
 
-def _replayed(desk: Desk, call: Call, place: Place) -> Outcome:
+def _replayed(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     step, operation = place.step, place.operation
     assert step is not None
     assert operation is not None
     desk.report.replayed.append(place.label)
     stay = ""
-    if step.delivered is not None and desk.book.went_on(step):
+    if place.as_delivered and step.delivered is not None:
         operation, stay = restored(operation, step.delivered)
+    else:
+        yield from _tell_end(desk, operation, step)
     return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay)
 
 
-def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str) -> Steps[Outcome]:
-    """Take a recorded operation as far as it goes now, and note what is delivered."""
+def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str, *, delivers: bool = True) -> Steps[Outcome]:
+    """Take a recorded operation as far as it goes now, and note what is delivered at a step.
+
+    ``delivers`` is False where the outcome is not given to the code as that of the step.
+    """
     before = operation.state
     run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit)
     try:
@@ -82,8 +87,16 @@ def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str) -> S
     source: Source = "sent" if run.sent else "ledger"
     outcome = outcome_of(run.operation, tool, label, source=source, stay=run.stay)
     _note(desk.report, run, label, was_new=before is State.READY and operation.attempts == 0)
-    if run.operation.state not in SETTLED and not run.interrupted:
-        yield from _deliver(desk, run, label)
+    step = desk.book.step(label)
+    if step is None or not delivers:
+        return outcome
+    desk.book.told(run.operation)
+    if run.interrupted:
+        return outcome
+    if run.operation.state in SETTLED:
+        yield from _tell_end(desk, run.operation, step)
+    else:
+        yield from _deliver(desk, run.operation, step, snapshot(run.operation, run.stay))
     return outcome
 
 
@@ -103,25 +116,40 @@ def _note(report: Report, run: Run, label: str, *, was_new: bool) -> None:
         report.pending.append(label)
 
 
-def _deliver(desk: Desk, run: Run, label: str) -> Steps[None]:
+def _tell_end(desk: Desk, operation: OperationRecord, step: StepRecord) -> Steps[None]:
+    """Where an earlier run was given an unsettled outcome, note that the code is given the end now."""
+    desk.book.told(operation)
+    if step.delivered is not None and desk.book.session.state is SessionState.OPEN:
+        yield from _deliver(desk, operation, step, None)
+
+
+def _deliver(desk: Desk, operation: OperationRecord, step: StepRecord, kept: bytes | None) -> Steps[None]:
     """Note the unsettled outcome that the code is given, so that a replay gives it again if the code went on."""
-    step = desk.book.step(label)
-    if step is None:
-        return
     write_id = yield from ask(NewId())
-    kept = snapshot(run.operation, run.stay)
     entry = Deliver(
         write_id=write_id,
         session_id=desk.session_id,
         fence=desk.fence,
-        label=label,
+        label=step.label,
         delivered=kept,
-        delivered_seq=desk.book.seq,
+        delivered_seq=None if kept is None else desk.book.seq,
     )
     outcome = yield from ask(Persist(entry))
     if outcome.took is Took.FENCE_LOST:
-        raise lease_lost(run.operation)
+        raise lease_lost(operation)
     desk.book.put(dataclasses.replace(step, delivered=kept, delivered_seq=entry.delivered_seq))
+
+
+def reserve_many(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[list[Place]]:
+    """Write the rows of all calls that need one, in one transaction, and return their places; raises as `reserve`."""
+    places: list[Place] = []
+    for call, place in calls:
+        places.append((yield from _refreshed(desk, call, place)))
+    pairs = [(call, place) for (call, _), place in zip(calls, places, strict=True)]
+    wanted = [(call, place) for call, place in pairs if place.kind in {"new", "join", "refuse"}]
+    if wanted:
+        yield from reserve(desk, wanted)
+    return places
 
 
 def run_reserved(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:

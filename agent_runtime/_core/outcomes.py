@@ -162,6 +162,7 @@ def not_started(place: Place, tool: str, session_id: str) -> Outcome:
         tool=tool,
         session_id=session_id,
         reason="diverged" if diverged else "unsettled",
+        blocking=operation.label if operation is not None and not diverged else None,
         message=message,
     )
 
@@ -272,7 +273,7 @@ def _not_started(outcome: Outcome) -> StepError:
         " Settle it first (the same call, session.settle() or runtime.decide()), or use another branch or "
         "after_unknown='continue'"
     )
-    return UnsettledStep(msg, **_ids(outcome))
+    return UnsettledStep(msg, blocking=outcome.blocking, blocking_session=outcome.session_id, **_ids(outcome))
 
 
 def _cancelled(outcome: Outcome) -> StepError:

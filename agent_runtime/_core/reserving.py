@@ -196,13 +196,6 @@ def _not_reserved(desk: Desk, calls: list[tuple[Call, Place]], outcome: WriteOut
     return outcome_of(holder, call.tool, place.label, source="ledger")
 
 
-def reserve_many(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[None]:
-    """Write the rows of all calls that need one, in one transaction; raises as `reserve` does."""
-    wanted = [(call, place) for call, place in calls if place.kind in {"new", "join", "refuse"}]
-    if wanted:
-        yield from reserve(desk, wanted)
-
-
 def refuse_unawaited(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[None]:
     """Record calls that were placed and never awaited as not started."""
     refused = [

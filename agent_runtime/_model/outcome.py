@@ -50,6 +50,7 @@ class Outcome:
         error: what the tool or the transport said, as plain JSON values.
         kind: of a pending one: ``job``, ``parked``, ``approval`` or ``auth``.
         operation_id: what ``runtime.decide`` takes.
+        blocking: of one that was not started, the label of the unsettled step in the way.
     """
 
     status: Status
@@ -73,6 +74,7 @@ class Outcome:
     http_status: int | None = None
     job_id: str | None = None
     status_url: str | None = None
+    blocking: str | None = None
     message: str = ""
 
     @property

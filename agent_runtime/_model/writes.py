@@ -157,14 +157,14 @@ class Advance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver:
-    """Note on a step the unsettled outcome that the code was given; fenced."""
+    """Note on a step the unsettled outcome that the code was given, or with None that it was given the end; fenced."""
 
     write_id: str
     session_id: str
     fence: int
     label: str
-    delivered: bytes
-    delivered_seq: int
+    delivered: bytes | None
+    delivered_seq: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agent_runtime._core import values
-from agent_runtime._core.calls import run_call, run_reserved, work
+from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
 from agent_runtime._core.reissue import reissue
-from agent_runtime._core.reserving import refuse_unawaited, reserve_many
+from agent_runtime._core.reserving import refuse_unawaited
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.shared import SessionBase
 from agent_runtime.config import defaults
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
     from agent_runtime._session.runtime import AsyncRuntime
     from agent_runtime._session.shared import Hold
-    from agent_runtime.config import AnyTool
+    from agent_runtime.config import AnyTool, SubjectToken
 
 R = TypeVar("R")
 
@@ -150,9 +150,13 @@ class AsyncSession(SessionBase):
         placed: list[tuple[Call, Place]] = []
         try:
             placed.extend((call, self._place(call, caller)) for call in prepared)
-            await self._drive(reserve_many(self._hold.desk, placed))
-            works = (self._work_on(call, place) for call, place in placed)
+            places = await self._drive(reserve_many(self._hold.desk, placed))
+            works = (self._work_on(call, place) for call, place in zip(prepared, places, strict=True))
             return _raised_or_all(await asyncio.gather(*works, return_exceptions=True))
+        except BaseException:
+            for _, place in placed:
+                self._hold.desk.book.not_told(place.label)
+            raise
         finally:
             for call, place in reversed(placed):
                 self._leave(call, place, caller)
@@ -187,7 +191,7 @@ class AsyncSession(SessionBase):
             async with self._locked(operation.id):
                 with self._warned():
                     now = self._hold.desk.book.operations[operation.id]
-                    outcomes.append(await self._drive(work(self._hold.desk, tool, now, label)))
+                    outcomes.append(await self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
         return outcomes
 
     async def reissue(self, step: str) -> ToolResult[Any]:
@@ -203,6 +207,20 @@ class AsyncSession(SessionBase):
         async with self._locked(operation.id):
             outcome = await self._drive(work(self._hold.desk, tool, operation, step))
         return self._told(outcome, allow_partial=False)
+
+    async def authenticate(self, *, subject_token: SubjectToken, actor: str | None = None) -> None:
+        """Bring new proof of the user for whom the session acts; a step that waits for it goes on by the same call.
+
+        Nothing is sent by this itself: the call, `settle` or a resume goes on, under the key that the step has.
+
+        Args:
+            subject_token: the user's token, or a function that returns the current one; exchanged, never forwarded.
+            actor: the user's name, where the session was opened without.
+
+        Raises:
+            ConfigError: the session acts for somebody else, or nobody said for whom.
+        """
+        self._bring(subject_token, actor)
 
     async def finish(self) -> None:
         """End the session: it replays from now on. Raises `UnsettledStep` while a step of it is not settled."""
@@ -267,6 +285,9 @@ class AsyncSession(SessionBase):
                 async with self._locked(place.operation.id if place.operation is not None else None):
                     with self._warned():
                         return await self._drive(run_call(self._hold.desk, call, place))
+            except BaseException:
+                self._hold.desk.book.not_told(place.label)
+                raise
             finally:
                 self._leave(call, place, caller)
 

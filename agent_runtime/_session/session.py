@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agent_runtime._core import values
-from agent_runtime._core.calls import run_call, run_reserved, work
+from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
 from agent_runtime._core.reissue import reissue
-from agent_runtime._core.reserving import reserve_many
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.shared import SessionBase
 from agent_runtime.config import defaults
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
     from agent_runtime._session.runtime import Runtime
-    from agent_runtime.config import AnyTool
+    from agent_runtime.config import AnyTool, SubjectToken
 
 R = TypeVar("R")
 
@@ -127,8 +126,12 @@ class Session(SessionBase):
         placed: list[tuple[Call, Place]] = []
         try:
             placed.extend((call, self._place(call, caller)) for call in prepared)
-            self._drive(reserve_many(self._hold.desk, placed))
-            return [self._work_on(call, place) for call, place in placed]
+            places = self._drive(reserve_many(self._hold.desk, placed))
+            return [self._work_on(call, place) for call, place in zip(prepared, places, strict=True)]
+        except BaseException:
+            for _, place in placed:
+                self._hold.desk.book.not_told(place.label)
+            raise
         finally:
             for call, place in reversed(placed):
                 self._leave(call, place, caller)
@@ -161,7 +164,7 @@ class Session(SessionBase):
             tool = self._hold.settings.tool(operation.tool)
             with self._locked(operation.id), self._warned():
                 now = self._hold.desk.book.operations[operation.id]
-                outcomes.append(self._drive(work(self._hold.desk, tool, now, label)))
+                outcomes.append(self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
         return outcomes
 
     def reissue(self, step: str) -> ToolResult[Any]:
@@ -177,6 +180,20 @@ class Session(SessionBase):
         with self._locked(operation.id):
             outcome = self._drive(work(self._hold.desk, tool, operation, step))
         return self._told(outcome, allow_partial=False)
+
+    def authenticate(self, *, subject_token: SubjectToken, actor: str | None = None) -> None:
+        """Bring new proof of the user for whom the session acts; a step that waits for it goes on by the same call.
+
+        Nothing is sent by this itself: the call, `settle` or a resume goes on, under the key that the step has.
+
+        Args:
+            subject_token: the user's token, or a function that returns the current one; exchanged, never forwarded.
+            actor: the user's name, where the session was opened without.
+
+        Raises:
+            ConfigError: the session acts for somebody else, or nobody said for whom.
+        """
+        self._bring(subject_token, actor)
 
     def finish(self) -> None:
         """End the session: it replays from now on. Raises `UnsettledStep` while a step of it is not settled."""
@@ -214,6 +231,9 @@ class Session(SessionBase):
             try:
                 with self._locked(place.operation.id if place.operation is not None else None), self._warned():
                     return self._drive(run_call(self._hold.desk, call, place))
+            except BaseException:
+                self._hold.desk.book.not_told(place.label)
+                raise
             finally:
                 self._leave(call, place, caller)
 

@@ -290,7 +290,7 @@ def _size(entry: Write) -> int:
             payload = sum(len(value) for value in change if isinstance(value, bytes))
             return 500 + payload + sum(len(seen.body) for seen in entry.evidence)
         case Deliver():
-            return 300 + len(entry.delivered)
+            return 300 + len(entry.delivered or b"")
         case PutValue():
             return 300 + len(entry.value)
         case File():
