@@ -1,7 +1,5 @@
 """Canonical JSON: RFC 8785 with exact integers, and the scheme of json.dumps."""
 
-# ruff: noqa: N802  (tests of cases from the field carry the case's number, a capital letter and two digits)
-
 from __future__ import annotations
 
 import ast
