@@ -6,7 +6,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.backoff import wait_before_retry
+from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
+from agent_runtime._core.challenges import Challenge, challenge_of
 from agent_runtime._core.classify import Finding, Verdict, classify
 from agent_runtime._core.conclude import Result, conclude, evidence_of
 from agent_runtime._core.effects import Invoke, LeaseHeld, NewId, NoCredential, Now, Persist, Random, Send, ask
@@ -129,14 +130,20 @@ def _after(run: Run, credential: Credential, result: Result) -> Steps[bool]:
     if finding is None:
         return True
     if finding.verdict is Verdict.UNAUTHORISED:
-        return (yield from _unauthorised(run, credential))
+        return (yield from _unauthorised(run, credential, result))
     if finding.verdict in {Verdict.REFUSED, Verdict.KEY_REUSED}:
         run.refused_later = True
     return True
 
 
-def _unauthorised(run: Run, credential: Credential) -> Steps[bool]:
-    """One refresh, then the same key and bytes; a second 401 ends the run."""
+def _unauthorised(run: Run, credential: Credential, result: Result) -> Steps[bool]:
+    """One refresh, then the same key and bytes; a second 401, or one that a person has to answer, ends the run."""
+    challenge = challenge_of(result) if isinstance(result, Answer) else Challenge()
+    if challenge.wants_person:
+        message = "the tool wants new proof: let the user sign in again, with the claims that it names, and bring it"
+        problem = NoCredential("required", message, error=challenge.error, claims=challenge.claims)
+        yield from stop_for_auth(run, problem)
+        return False
     if run.refreshed:
         problem = NoCredential("required", "the tool refused a fresh token as well; it wants another identity or right")
         yield from stop_for_auth(run, problem)
@@ -183,7 +190,7 @@ def _resume_at(run: Run, finding: Finding, now: float) -> Steps[float | None]:
         factor=policy.factor,
         cap=seconds_of(policy.cap),
     )
-    return now + min(wait, 10 * 365 * 86400.0)
+    return now + min(wait, LONGEST_WAIT)
 
 
 def _file(run: Run, seen: NewEvidence) -> Steps[None]:

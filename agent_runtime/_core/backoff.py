@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 _MOST_EXTRA = 5.0
+LONGEST_WAIT = 10 * 365 * 86_400.0
+"""Seconds; what is written as a moment has to be one, however absurd the wait that was asked for."""
 
 
 def backoff(attempt: int, *, base: float = 0.5, factor: float = 2.0, cap: float = 30.0, random: float) -> float:

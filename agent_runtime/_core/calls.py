@@ -79,7 +79,7 @@ def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str, *, d
     ``delivers`` is False where the outcome is not given to the code as that of the step.
     """
     before = operation.state
-    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit)
+    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit, subject=desk.subject)
     try:
         yield from perform(run)
     finally:

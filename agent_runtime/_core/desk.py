@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.book import Ask, Book
+from agent_runtime._core.tokens import Subject
 from agent_runtime.config import FunctionTool
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Desk:
     """What the calls of one session object share.
 
     Attributes:
+        subject: on whose behalf the session calls.
         keyed: labels of positions whose calls were answered by the caller's own key: they have no rows of their own.
     """
 
@@ -51,6 +53,7 @@ class Desk:
     fence: int
     body_limit: int
     secret: bytes | None
+    subject: Subject = field(default_factory=Subject)
     report: Report = field(default_factory=Report)
     keyed: set[str] = field(default_factory=set)
 

@@ -6,11 +6,12 @@ raised, the exception is thrown into the generator where it asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from agent_runtime._core.tokens import Subject
 from agent_runtime._model import (
     Answer,
     Headers,
@@ -97,19 +98,58 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class NoCredential:
-    """Why there is no token: ``required`` and ``refused`` need a person, ``unavailable`` may pass by itself."""
+    """Why there is no token: ``required`` and ``refused`` need a person, ``unavailable`` may pass by itself.
+
+    Attributes:
+        message: what is the matter and what the user must do.
+        retry_after: seconds, where a server named a wait.
+        error: the error code of the server or of the tool's challenge, or None.
+        claims: what the new proof must hold, as JSON text, to be handed to the sign-in.
+        description: what the authorisation server says for people.
+    """
 
     kind: Literal["required", "refused", "unavailable"]
     message: str
     retry_after: float | None = None
+    error: str | None = None
+    claims: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Acquire(Effect[Credential | NoCredential]):
-    """Get a fresh credential for a tool; ``rejected`` is the token id that the tool has just refused."""
+    """Get a fresh credential for a tool.
+
+    ``rejected`` is the token id that the tool has just refused; ``subject`` is on whose behalf the session calls.
+    """
 
     tool: HttpTool | FunctionTool
     rejected: str | None = None
+    subject: Subject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Boottime(Effect[float]):
+    """The clock that never jumps: seconds since boot, sleep of the machine included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obtain(Effect[str]):
+    """Call a user's own function for a token; raises what it raises."""
+
+    function: Callable[[], Any]
+    whose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Effect["tuple[T, bool]"], Generic[T]):
+    """Run a protocol once for all who ask under the same key meanwhile; the flag tells who began it.
+
+    It is shielded: a caller that is interrupted stops waiting, and the protocol goes on to its end.
+    """
+
+    key: Hashable
+    start: Callable[[], Steps[T]]
 
 
 @dataclass(frozen=True, slots=True)

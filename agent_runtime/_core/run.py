@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from agent_runtime._core.effects import Acquire, Credential, NewId, NoCredential, Now, Persist, Sleep, ask
+from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
+from agent_runtime._core.effects import Acquire, Credential, NewId, NoCredential, Now, Persist, Random, Sleep, ask
 from agent_runtime._core.states import check
 from agent_runtime._model import Advance, Change, Reason, State, Took
 from agent_runtime.errors import EntryRefused, LeaseLost
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.tokens import Subject
     from agent_runtime._model import NewAttempt, NewEvidence, OperationRecord
     from agent_runtime.config import AnyTool
 
@@ -32,6 +34,7 @@ class Run:
         attempts: requests made by this run that count against the budget.
         waits: answers that said "in progress"; they use up the deadline, not the attempts.
         refused_later: an answer of this run refused an operation that may have been applied: no resend in this run.
+        subject: on whose behalf the session calls; None = on its own.
         token_id: the token of this run's attempts, or None before the first.
         rejected: token id that the tool has refused and that was not replaced yet.
         refreshed: a fresh token was tried already.
@@ -52,6 +55,7 @@ class Run:
     attempts: int = 0
     waits: int = 0
     refused_later: bool = False
+    subject: Subject | None = None
     token_id: str | None = None
     rejected: str | None = None
     refreshed: bool = False
@@ -142,13 +146,11 @@ def wait_until(run: Run, moment: float | None) -> Steps[bool]:
 
 def credential_of(run: Run) -> Steps[Credential | None]:
     """Get a fresh credential; None = a wait was written because it may pass, or `Run.problem` says who is wanted."""
-    got = yield from ask(Acquire(run.tool, rejected=run.rejected))
+    got = yield from ask(Acquire(run.tool, rejected=run.rejected, subject=run.subject))
     if isinstance(got, NoCredential):
         if got.kind == "unavailable":
             run.attempts += 1
-            now = yield from ask(Now())
-            wait = got.retry_after if got.retry_after is not None else 1.0
-            yield from advance(run, Change(resume_at=now + wait, error=_told(got)))
+            yield from _wait_for_token(run, got)
         else:
             yield from stop_for_auth(run, got)
         return None
@@ -159,6 +161,13 @@ def credential_of(run: Run) -> Steps[Credential | None]:
     if run.rejected is not None:
         run.refreshed, run.rejected = True, None
     return got
+
+
+def _wait_for_token(run: Run, problem: NoCredential) -> Steps[None]:
+    now = yield from ask(Now())
+    random = yield from ask(Random())
+    wait = wait_before_retry(problem.retry_after, attempt=max(run.attempts, 1), random=random)
+    yield from advance(run, Change(resume_at=now + min(wait, LONGEST_WAIT), error=_told(problem)))
 
 
 def _wrong_credential(run: Run, credential: Credential) -> NoCredential | None:
@@ -177,11 +186,19 @@ def _wrong_credential(run: Run, credential: Credential) -> NoCredential | None:
 def stop_for_auth(run: Run, problem: NoCredential) -> Steps[None]:
     """End the run for want of a token; an operation that was never applied waits as ``ready`` for it."""
     run.problem = problem
-    if run.operation.state is State.UNKNOWN:
-        run.stay = problem.message
-    else:
+    if run.operation.state is State.READY:
         yield from advance(run, Change(state=State.READY, reason=Reason.AUTH, resume_at=None, error=_told(problem)))
+    else:  # unknown, or a job that runs: what is known of it does not change
+        run.stay = problem.message
+        yield from advance(run, Change(error=_told(problem)))
 
 
 def _told(problem: NoCredential) -> bytes:
-    return json.dumps({"error": f"token_{problem.kind}", "detail": problem.message}, separators=(",", ":")).encode()
+    told = {
+        "error": f"token_{problem.kind}",
+        "detail": problem.message,
+        "code": problem.error,
+        "claims": problem.claims,
+        "description": problem.description,
+    }
+    return json.dumps({name: text for name, text in told.items() if text is not None}, separators=(",", ":")).encode()

@@ -10,32 +10,37 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_runtime._core.effects import (
     Acquire,
+    Boottime,
     Effect,
     Invoke,
     Job,
     LeaseHeld,
     Load,
     NewId,
+    NoCredential,
     Now,
+    Obtain,
     Persist,
     Random,
     Send,
+    Share,
     Sleep,
     Tell,
 )
 from agent_runtime._drive import functions, tokens
 from agent_runtime._model import Raised, SendFailure
-from agent_runtime.config import ClientCredentials, TokenCallable, defaults
+from agent_runtime.config import defaults
 from agent_runtime.errors import CommitUnknown, ConfigError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from agent_runtime._core.effects import Credential, NoCredential, Steps
+    from agent_runtime._core.effects import Steps
     from agent_runtime._drive.world import World
     from agent_runtime._http import AsyncHttpSender, HttpSender
     from agent_runtime._model import Returned
@@ -44,6 +49,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 Told = tuple[Any, BaseException | None]
+
+FLIGHT_PATIENCE = defaults.CONNECT_TIMEOUT + defaults.READ_TIMEOUT
+"""Seconds that closing waits for token requests."""
 
 STILL_DONE = (Persist, Load, Now, Random, NewId)
 """What is still performed after an interruption: it records, and begins nothing."""
@@ -114,6 +122,8 @@ class _Loop:
                 return self.world.random()
             case NewId():
                 return self.world.new_id()
+            case Boottime():
+                return self.world.clock.boottime()
             case LeaseHeld():
                 return lease is not None and not lease.lost and self.world.clock.boottime() < lease.good_until
             case _:
@@ -187,7 +197,11 @@ class Driver(_Loop):
                 assert future is not None
                 return self._answer(effect, future, None), None
             case Acquire():
-                return self._acquire(effect, lease), None
+                return self.drive(tokens.acquire(self.store, effect, self.world.auth), lease), None
+            case Obtain():
+                return self._obtain(effect), None
+            case Share():
+                return self._share(effect), None
             case _:
                 return self.at_once(effect, lease), None
 
@@ -215,18 +229,33 @@ class Driver(_Loop):
             seen = functions.raised(error)
             return seen, (error if seen.interrupted else None)
 
-    def _acquire(self, acquire: Acquire, lease: Lease | None) -> Credential | NoCredential:
-        made = tokens.ready_made(acquire.tool, self.world.auth)
-        if made is not None:
-            return made
-        auth = tokens.auth_of(acquire.tool, self.world.auth)
-        if isinstance(auth, TokenCallable):
-            token = auth.function()
-            tokens.refuse_awaitable(token)
-            return tokens.bearer(token, tokens.principal_of(acquire.tool, self.world.auth))
-        assert isinstance(auth, ClientCredentials)
-        with self.store.lock(auth):
-            return self.drive(tokens.exchange(self.store, auth, acquire), lease)
+    def _obtain(self, obtain: Obtain) -> str:
+        token = obtain.function()
+        tokens.refuse_awaitable(token)
+        return tokens.checked_token(token, obtain.whose)
+
+    def _share(self, share: Share[T]) -> tuple[T, bool]:
+        """Run a protocol in a thread of its own: an interruption of whoever waits does not reach it."""
+        flight, mine = self.store.join(share.key)
+
+        def fly() -> None:
+            try:
+                self.store.land(share.key, self.drive(share.start(), None), None)
+            except BaseException as error:  # noqa: BLE001  it is raised where the result is waited for
+                self.store.land(share.key, None, error)
+
+        if mine:
+            try:
+                # No daemon: the interpreter waits for it, and so a refresh is not torn by its end.
+                threading.Thread(target=fly, name="agent_runtime-token", daemon=False).start()
+            except BaseException as error:
+                self.store.land(share.key, None, error)
+                raise
+        return flight.result(), mine
+
+    def close(self) -> None:
+        """Wait for token requests that are under way: what they bring may have to be kept."""
+        concurrent.futures.wait(self.store.flights(), timeout=FLIGHT_PATIENCE)
 
 
 class AsyncDriver(_Loop):
@@ -300,7 +329,11 @@ class AsyncDriver(_Loop):
                 assert future is not None
                 return await self._answer(effect, future, None), None
             case Acquire():
-                return await self._acquire(effect, lease), None
+                return await self.drive(tokens.acquire(self.store, effect, self.world.auth), lease), None
+            case Obtain():
+                return await self._obtain(effect), None
+            case Share():
+                return await self._share(effect), None
             case _:
                 return self.at_once(effect, lease), None
 
@@ -329,19 +362,38 @@ class AsyncDriver(_Loop):
             seen = functions.raised(error)
             return seen, (error if seen.interrupted else None)
 
-    async def _acquire(self, acquire: Acquire, lease: Lease | None) -> Credential | NoCredential:
-        made = tokens.ready_made(acquire.tool, self.world.auth)
-        if made is not None:
-            return made
-        auth = tokens.auth_of(acquire.tool, self.world.auth)
-        if isinstance(auth, TokenCallable):
-            token = auth.function()
-            if inspect.isawaitable(token):
-                token = await token
-            return tokens.bearer(token, tokens.principal_of(acquire.tool, self.world.auth))
-        assert isinstance(auth, ClientCredentials)
-        async with self.store.async_lock(auth):
-            return await self.drive(tokens.exchange(self.store, auth, acquire), lease)
+    async def _obtain(self, obtain: Obtain) -> str:
+        token = obtain.function()
+        if inspect.isawaitable(token):
+            token = await token
+        return tokens.checked_token(token, obtain.whose)
+
+    async def _share(self, share: Share[T]) -> tuple[T, bool]:
+        """Run a protocol in a task of its own: a cancellation of whoever waits does not reach it."""
+        flight, mine = self.store.join(share.key)
+
+        async def fly() -> None:
+            try:
+                self.store.land(share.key, await self.drive(share.start(), None), None)
+            except asyncio.CancelledError:  # the loop ends
+                raise
+            except BaseException as error:  # noqa: BLE001  it is raised where the result is waited for
+                self.store.land(share.key, None, error)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self.store.tasks.discard(task)
+            self.store.land(share.key, NoCredential("unavailable", "the event loop ended during a token request"), None)
+
+        if mine:
+            task = asyncio.get_running_loop().create_task(fly(), name="agent_runtime-token")
+            self.store.tasks.add(task)
+            task.add_done_callback(ended)
+        return await awaited(flight), mine
+
+    async def close(self) -> None:
+        """Wait for token requests that are under way: what they bring may have to be kept."""
+        if self.store.tasks:
+            await asyncio.wait(set(self.store.tasks), timeout=FLIGHT_PATIENCE)
 
 
 async def awaited(future: Future[T]) -> T:

@@ -10,6 +10,7 @@ from agent_runtime._drive import AsyncDriver, Driver, World
 from agent_runtime._drive.tokens import TokenStore
 from agent_runtime._http import AsyncHttpSender, HttpSender
 from agent_runtime._model import SessionState
+from agent_runtime._oauth import seal_of
 from agent_runtime._session.async_session import AsyncSession, Opening
 from agent_runtime._session.opening import opening
 from agent_runtime._session.session import Session
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
     from agent_runtime._drive import Clock, Probe
     from agent_runtime._model import Loaded, OperationRecord, Outcome, SessionRecord
+    from agent_runtime._oauth import TokenKey
     from agent_runtime._session.table import StepTable
-    from agent_runtime.config import AnyTool, Auth
+    from agent_runtime.config import AnyTool, Auth, SubjectToken
     from agent_runtime.ledger import Claim, Ledger, Owner
 
 R = TypeVar("R")
@@ -49,6 +51,7 @@ class _RuntimeBase:
         tenant: str = "default",
         actor: str | None = None,
         key_secret: bytes | None = None,
+        token_key: TokenKey | None = None,
         after_unknown: Literal["block", "continue"] = "block",
         body_limit: int = defaults.BODY_LIMIT,
         lease: float = defaults.LEASE,
@@ -72,8 +75,10 @@ class _RuntimeBase:
         if probe is not None:
             world.probe = probe
         try:
+            self._store = TokenStore(seal_of(token_key), tenant)
             self._settings = Settings(
                 world=world,
+                tokens=self._store,
                 is_async=self._is_async,
                 tenant=tenant,
                 actor=actor,
@@ -82,7 +87,6 @@ class _RuntimeBase:
                 after_unknown=after_unknown,
             )
             self._settings.register(tools, stacklevel=3)
-            self._store = TokenStore()
             self._make_driver(client)
         except BaseException:
             if self._own_ledger is not None:
@@ -107,7 +111,7 @@ class _RuntimeBase:
     def _owner(self) -> Owner:
         return current_owner(self._settings.world.new_id())
 
-    def _start(self, alias: str | None, value: Any) -> Steps[Claim]:
+    def _start(self, alias: str | None, value: Any, actor: str | None) -> Steps[Claim]:
         if alias is not None:
             check_session_alias(alias)
         settings, owner = self._settings, self._owner()
@@ -118,14 +122,14 @@ class _RuntimeBase:
                 session_id=session_id,
                 alias=alias,
                 tenant=settings.tenant,
-                actor=settings.actor,
+                actor=actor if actor is not None else settings.actor,
                 input_digest=digest,
                 owner=owner,
             )
 
         return opening(claim, name=alias or session_id, tenant=settings.tenant, owner=owner, wait=0.0)
 
-    def _open(self, alias: str, value: Any, wait: float) -> Steps[Claim]:
+    def _open(self, alias: str, value: Any, wait: float, actor: str | None) -> Steps[Claim]:
         check_session_alias(alias)
         settings, owner = self._settings, self._owner()
         session_id, digest = settings.world.new_id(), input_digest(value)
@@ -135,7 +139,7 @@ class _RuntimeBase:
                 session_id=session_id,
                 alias=alias,
                 tenant=settings.tenant,
-                actor=settings.actor,
+                actor=actor if actor is not None else settings.actor,
                 input_digest=digest,
                 owner=owner,
             )
@@ -184,8 +188,10 @@ class Runtime(_RuntimeBase):
         auth: credentials of tools that bring none.
         client: the user's own ``httpx.Client``.
         tenant: whose data; sessions of other tenants are not seen.
-        actor: on whose behalf; kept with the sessions.
+        actor: on whose behalf, where a session is opened without ``actor=``; kept with the sessions.
         key_secret: deployment secret, at least 16 bytes, that ``uuid`` keys are made with.
+        token_key: Fernet key, or the path of a file that holds one, that refresh tokens are kept under; else the
+            environment's ``AGENT_RUNTIME_TOKEN_KEY`` or ``AGENT_RUNTIME_TOKEN_KEY_FILE``.
         after_unknown: ``continue`` lets other tools' writes go on past an unsettled step.
         body_limit: longest answer body, in bytes.
         lease: seconds for which a session stays taken after its worker was last heard of.
@@ -204,20 +210,45 @@ class Runtime(_RuntimeBase):
         self._driver = Driver(self._settings.world, self._sender, self._store)
         self._settings.driver = self._driver
 
-    def start(self, alias: str | None = None, *, input: Any = None) -> Session:  # noqa: A002
-        """Make a new session; raises `SessionExists` if the alias stands."""
-        claim = self._drive(self._start(alias, input))
-        return Session(hold(self._settings, claim, self._settings.after_unknown))
+    def start(
+        self,
+        alias: str | None = None,
+        *,
+        input: Any = None,  # noqa: A002
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
+    ) -> Session:
+        """Make a new session; raises `SessionExists` if the alias stands. ``actor``, ``subject_token``: as `open`."""
+        claim = self._drive(self._start(alias, input, actor))
+        return self._session(claim, actor, subject_token)
 
-    def open(self, alias: str, *, input: Any = None, wait: float = defaults.SESSION_WAIT) -> Session:  # noqa: A002
-        """Start the session of this alias, or resume it; claims and loads, sends nothing."""
-        claim = self._drive(self._open(alias, input, wait))
-        return Session(hold(self._settings, claim, self._settings.after_unknown))
+    def open(
+        self,
+        alias: str,
+        *,
+        input: Any = None,  # noqa: A002
+        wait: float = defaults.SESSION_WAIT,
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
+    ) -> Session:
+        """Start the session of this alias, or resume it; claims and loads, sends nothing.
 
-    def resume(self, name: str, *, wait: float = defaults.SESSION_WAIT) -> Session:
-        """Resume a session by id or alias; claims and loads, sends nothing."""
+        Args:
+            alias: the caller's name for the session.
+            input: what it is about; another one under the same alias is refused.
+            wait: seconds to wait for another worker that holds it.
+            actor: name of whom it acts for; stays the same for its life.
+            subject_token: the actor's token, or a function that returns the current one; exchanged, never forwarded.
+        """
+        claim = self._drive(self._open(alias, input, wait, actor))
+        return self._session(claim, actor, subject_token)
+
+    def resume(
+        self, name: str, *, wait: float = defaults.SESSION_WAIT, subject_token: SubjectToken | None = None
+    ) -> Session:
+        """Resume a session by id or alias; claims and loads, sends nothing. ``subject_token``: as `open`."""
         claim = self._drive(self._resume(name, wait))
-        return Session(hold(self._settings, claim, self._settings.after_unknown))
+        return self._session(claim, None, subject_token)
 
     def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
@@ -263,6 +294,7 @@ class Runtime(_RuntimeBase):
 
     def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""
+        self._driver.close()
         self._sender.close()
         if self._own_ledger is not None:
             self._own_ledger.close()
@@ -274,6 +306,9 @@ class Runtime(_RuntimeBase):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _session(self, claim: Claim, actor: str | None, subject_token: SubjectToken | None) -> Session:
+        return Session(hold(self._settings, claim, actor, subject_token))
 
     def _drive(self, steps: Steps[R]) -> R:
         return self._driver.drive(steps, None)
@@ -289,17 +324,42 @@ class AsyncRuntime(_RuntimeBase):
         self._driver = AsyncDriver(self._settings.world, self._sender, self._store)
         self._settings.async_driver = self._driver
 
-    def start(self, alias: str | None = None, *, input: Any = None) -> Opening:  # noqa: A002
-        """Make a new session; raises `SessionExists` if the alias stands."""
-        return Opening(self._session(self._start(alias, input)))
+    def start(
+        self,
+        alias: str | None = None,
+        *,
+        input: Any = None,  # noqa: A002
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
+    ) -> Opening:
+        """Make a new session; raises `SessionExists` if the alias stands. ``actor``, ``subject_token``: as `open`."""
+        return Opening(self._session(self._start(alias, input, actor), actor, subject_token))
 
-    def open(self, alias: str, *, input: Any = None, wait: float = defaults.SESSION_WAIT) -> Opening:  # noqa: A002
-        """Start the session of this alias, or resume it; claims and loads, sends nothing."""
-        return Opening(self._session(self._open(alias, input, wait)))
+    def open(
+        self,
+        alias: str,
+        *,
+        input: Any = None,  # noqa: A002
+        wait: float = defaults.SESSION_WAIT,
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
+    ) -> Opening:
+        """Start the session of this alias, or resume it; claims and loads, sends nothing.
 
-    def resume(self, name: str, *, wait: float = defaults.SESSION_WAIT) -> Opening:
-        """Resume a session by id or alias; claims and loads, sends nothing."""
-        return Opening(self._session(self._resume(name, wait)))
+        Args:
+            alias: the caller's name for the session.
+            input: what it is about; another one under the same alias is refused.
+            wait: seconds to wait for another worker that holds it.
+            actor: name of whom it acts for; stays the same for its life.
+            subject_token: the actor's token, or a function that returns the current one; exchanged, never forwarded.
+        """
+        return Opening(self._session(self._open(alias, input, wait, actor), actor, subject_token))
+
+    def resume(
+        self, name: str, *, wait: float = defaults.SESSION_WAIT, subject_token: SubjectToken | None = None
+    ) -> Opening:
+        """Resume a session by id or alias; claims and loads, sends nothing. ``subject_token``: as `open`."""
+        return Opening(self._session(self._resume(name, wait), None, subject_token))
 
     async def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
@@ -345,6 +405,7 @@ class AsyncRuntime(_RuntimeBase):
 
     async def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""
+        await self._driver.close()
         await self._sender.close()
         if self._own_ledger is not None:
             self._own_ledger.close()
@@ -357,9 +418,11 @@ class AsyncRuntime(_RuntimeBase):
     ) -> None:
         await self.close()
 
-    async def _session(self, steps: Steps[Claim]) -> AsyncSession:
+    async def _session(
+        self, steps: Steps[Claim], actor: str | None, subject_token: SubjectToken | None
+    ) -> AsyncSession:
         claim = await self._drive(steps)
-        return AsyncSession(hold(self._settings, claim, self._settings.after_unknown))
+        return AsyncSession(hold(self._settings, claim, actor, subject_token))
 
     async def _drive(self, steps: Steps[R]) -> R:
         return await self._driver.drive(steps, None)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agent_runtime._drive import AsyncDriver, Driver, World
+    from agent_runtime._drive.tokens import TokenStore
     from agent_runtime.config import AnyTool, HttpTool
 
 
@@ -23,6 +24,7 @@ class Settings:
     """What sessions of one runtime share. Strictly private."""
 
     world: World
+    tokens: TokenStore
     is_async: bool
     tenant: str = "default"
     actor: str | None = None
@@ -40,6 +42,7 @@ class Settings:
         if self.world.auth is not None and not isinstance(self.world.auth, AuthProvider):
             msg = f"auth must be one of agent_runtime's credentials, not {type(self.world.auth).__name__}"
             raise ConfigError(msg)
+        self.tokens.check(None, self.world.auth)
 
     def register(self, tools: Iterable[AnyTool], *, stacklevel: int) -> None:
         """Take tools by name; a name stands for one tool."""
@@ -52,6 +55,7 @@ class Settings:
                 raise ConfigError(msg)
             if tool.sensitive:
                 check_sensitive("uuid", self.key_secret)
+            self.tokens.check(tool, self.world.auth)
             if tool.name not in self.tools:
                 warn_without_contract(tool, stacklevel=stacklevel + 1)
             self.tools[tool.name] = tool

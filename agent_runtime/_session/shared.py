@@ -16,6 +16,7 @@ from agent_runtime._core.desk import Call, Desk
 from agent_runtime._core.explain import what_next
 from agent_runtime._core.outcomes import error_of, result_of
 from agent_runtime._core.requests import freeze, validate
+from agent_runtime._core.tokens import Subject
 from agent_runtime._drive.context import current
 from agent_runtime._drive.tokens import principal_of
 from agent_runtime._model import Outcome, SessionState, Status, ToolResult
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from agent_runtime._core.desk import Report
-    from agent_runtime._model import Loaded, OperationRecord
+    from agent_runtime._model import Loaded, OperationRecord, SessionRecord
     from agent_runtime._session.settings import Settings
-    from agent_runtime.config import AnyTool
+    from agent_runtime.config import AnyTool, SubjectToken
     from agent_runtime.ledger import Claim, Lease
 
 logger: Final = logging.getLogger("agent_runtime")
@@ -79,8 +80,8 @@ class Hold:
         return None if self.lease is None else self.lease.owner.token
 
 
-def hold(settings: Settings, claim: Claim, after_unknown: str) -> Hold:
-    """Return the hold for a claim that was granted."""
+def hold(settings: Settings, claim: Claim, actor: str | None = None, subject_token: SubjectToken | None = None) -> Hold:
+    """Return the hold for a claim that was granted; raises `ConfigError` if it was opened for another actor."""
     loaded = claim.loaded
     assert loaded is not None
     record = loaded.session
@@ -90,6 +91,7 @@ def hold(settings: Settings, claim: Claim, after_unknown: str) -> Hold:
         fence=record.fence if claim.lease is None else claim.lease.fence,
         body_limit=settings.body_limit,
         secret=settings.key_secret,
+        subject=subject_of(record, settings.actor, actor, subject_token),
     )
     made = Hold(
         settings=settings,
@@ -97,11 +99,41 @@ def hold(settings: Settings, claim: Claim, after_unknown: str) -> Hold:
         desk=desk,
         state=record.state,
         alias=record.alias,
-        after_unknown=after_unknown,
+        after_unknown=settings.after_unknown,
     )
     if made.token is not None:
         HELD[made.token] = made
     return made
+
+
+def subject_of(record: SessionRecord, default: str | None, actor: str | None, token: SubjectToken | None) -> Subject:
+    """Return on whose behalf a session calls: the actor that it was made for, and the proof that was brought.
+
+    Raises:
+        ConfigError: a token without a name of its subject, or the name of another one. Nothing was sent.
+    """
+    named = actor if actor is not None else (default if token is not None else None)
+    if record.actor is not None and named is not None and named != record.actor:
+        msg = (
+            f"session {record.id} acts for {record.actor!r}, not for {named!r}. Nothing was sent. Start one of its own"
+        )
+        raise ConfigError(msg, session_id=record.id)
+    name = record.actor if record.actor is not None else (named if named is not None else default)
+    if token is not None:
+        check_subject_token(token, name)
+    return Subject(name=name, token=token)
+
+
+def check_subject_token(token: object, name: str | None) -> None:
+    """Raise `ConfigError` unless a subject's token can be used."""
+    if name is None:
+        raise ConfigError(
+            "subject_token= needs actor=: the name of whom the token is of, which stays the same when it is renewed. "
+            "Nothing was sent"
+        )
+    if not (callable(token) or (isinstance(token, str) and token)):
+        msg = f"subject_token must be a token or a function that returns one, not {type(token).__name__}"
+        raise ConfigError(msg)
 
 
 def input_digest(value: Any) -> str | None:
@@ -211,7 +243,7 @@ class SessionBase:
             tool=known,
             validated=validated,
             frozen=freeze(known, validated, fills),
-            principal=principal_of(known, settings.world.auth),
+            principal=principal_of(known, settings.world.auth, self._hold.desk.subject.name),
             branch=self._branch_here(),
             at=at,
             business_key=key,
@@ -264,6 +296,17 @@ class SessionBase:
                 book.ended(place.operation.id)
             elif place.kind in {"new", "refuse"} and step is not None and step.operation_id is not None:
                 book.ended(step.operation_id)
+
+    def _bring(self, subject_token: SubjectToken, actor: str | None) -> None:
+        """Take new proof of the session's subject."""
+        self._check_usable()
+        subject = self._hold.desk.subject
+        if subject.name is not None and actor not in {None, subject.name}:
+            msg = f"session {self.id} acts for {subject.name!r}, not for {actor!r}. Nothing was sent"
+            raise ConfigError(msg, session_id=self.id)
+        name = subject.name if subject.name is not None else actor
+        check_subject_token(subject_token, name)
+        subject.name, subject.token = name, subject_token
 
     def _told(self, outcome: Outcome, *, allow_partial: bool) -> ToolResult[Any]:
         """Return the result of an outcome, or raise the error that says what it says."""

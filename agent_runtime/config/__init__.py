@@ -1,6 +1,18 @@
 """Settings: tools, contracts, policies, credentials; frozen, keyword-only, checked when built."""
 
-from agent_runtime.config.auth import ApiKey, Auth, AuthProvider, ClientCredentials, StaticToken, TokenCallable
+from agent_runtime.config.auth import (
+    ApiKey,
+    Auth,
+    AuthProvider,
+    ClientCredentials,
+    OnBehalfOf,
+    PrivateKey,
+    RefreshToken,
+    StaticToken,
+    SubjectToken,
+    TokenCallable,
+    TokenExchange,
+)
 from agent_runtime.config.contract import (
     STANDARD_MARKS,
     HeaderCarrier,
@@ -32,12 +44,17 @@ __all__ = [
     "JobStart",
     "Key",
     "Member",
+    "OnBehalfOf",
     "PollPolicy",
+    "PrivateKey",
+    "RefreshToken",
     "ReplayMark",
     "RetryPolicy",
     "StaticToken",
+    "SubjectToken",
     "Timeouts",
     "TokenCallable",
+    "TokenExchange",
     "Tool",
     "ToolContract",
     "tool",

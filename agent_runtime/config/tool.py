@@ -72,6 +72,7 @@ class HttpTool(_ToolBase):
             UTC, ``uuid`` a random UUID; or a function that returns a JSON value.
         headers: plain headers that are frozen with the request; no secrets.
         auth: credentials; None = the runtime's own.
+        scope, audience: what an OAuth provider asks for on behalf of this tool, instead of its own.
         principal: name of the identity that requests are sent under, where it is not told by ``auth``.
     """
 
@@ -81,6 +82,8 @@ class HttpTool(_ToolBase):
     fill: Mapping[str, Fill] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     auth: Auth | None = None
+    scope: str | None = None
+    audience: str | tuple[str, ...] | None = None
     principal: str | None = None
 
     @property
@@ -99,6 +102,8 @@ def Tool(  # noqa: N802  reads as the class it stands for
     result: Any = None,
     contract: ToolContract | None = None,
     auth: Auth | None = None,
+    scope: str | None = None,
+    audience: str | tuple[str, ...] | None = None,
     query: tuple[str, ...] = (),
     fill: Mapping[str, Fill] | None = None,
     headers: Mapping[str, str] | None = None,
@@ -117,6 +122,8 @@ def Tool(  # noqa: N802  reads as the class it stands for
         contract: what the tool promises. Without one it is a write that honours no key (GET and HEAD: a read): an
             unanswered call stays ``unknown``.
         auth: credentials; None = the runtime's own.
+        scope: space-separated scopes that an OAuth provider asks for on behalf of this tool, instead of its own.
+        audience: whom such a token is for, instead of the provider's own.
         query: names of args for the query string.
         fill: args made once when the step is recorded: ``now``, ``uuid`` or a function.
         headers: plain headers, frozen with the request; no secrets.
@@ -147,6 +154,8 @@ def Tool(  # noqa: N802  reads as the class it stands for
         result=result,
         contract=declared,
         auth=auth,
+        scope=scope,
+        audience=audience,
         query=tuple(query),
         fill=dict(fill or {}),
         headers=dict(headers or {}),

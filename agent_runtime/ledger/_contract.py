@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Write,
         WriteOutcome,
     )
+    from agent_runtime._model.tokens import TokenHold, TokenRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,12 @@ class Ledger(Protocol):
         ...
 
     def write(self, entries: Sequence[Write]) -> Future[list[WriteOutcome]]:
-        """Write entries in one transaction; each takes or not by itself, in order. One entry per row per call."""
+        """Write entries in one transaction; each takes or not by itself, in order. One entry per row per call.
+
+        An entry given again under its write id takes once and is answered ``TOOK``, with the rows as they stand now.
+        The future cannot be cancelled; it raises `LedgerError` where nothing of the call took, and `CommitUnknown`
+        where that is not known.
+        """
         ...
 
     def start(
@@ -101,7 +107,7 @@ class Ledger(Protocol):
     def open(
         self, *, session_id: str, alias: str, tenant: str, actor: str | None, input_digest: str | None, owner: Owner
     ) -> Future[Claim]:
-        """Make the session of this alias or claim it, in one transaction."""
+        """Make the session of this alias or claim it, in one transaction; ``input_digest`` None asks for no input."""
         ...
 
     def claim(self, *, name: str, tenant: str, owner: Owner, replaces: str | None = None) -> Future[Claim]:
@@ -141,6 +147,24 @@ class Ledger(Protocol):
 
     def evidence(self, operation_id: str) -> Future[list[EvidenceRecord]]:
         """List what was seen about an operation, in the order of filing."""
+        ...
+
+    def token(self, ident: str) -> Future[TokenRecord | None]:
+        """Read the row of a rotating refresh token."""
+        ...
+
+    def hold_token(self, ident: str, *, name: str, holder: str, seconds: float) -> Future[TokenHold]:
+        """Take a token's row for a refresh of so many seconds, making it if need be; read what stands then."""
+        ...
+
+    def keep_token(
+        self, ident: str, *, holder: str, version: int, sealed: bytes, seeds: tuple[str, ...], release: bool = True
+    ) -> Future[int | None]:
+        """Keep new tokens in a row that still has this version; return the new one, or None if nothing was written."""
+        ...
+
+    def free_token(self, ident: str, *, holder: str, doubt: bool = False, problem: str | None = None) -> Future[None]:
+        """Give a token's row back without a new token, and say what the refresh left behind."""
         ...
 
     def close(self) -> None:

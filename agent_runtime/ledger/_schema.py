@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """All migrations of this release, oldest first; the last one is what this release needs."""
 
 HEAD = REVISIONS[-1]
@@ -218,6 +218,23 @@ writes = Table(
     Column("at", Double, nullable=False),
     PrimaryKeyConstraint("session_id", "write_id", name=f"{PREFIX}writes_id"),
     sqlite_with_rowid=False,
+)
+
+# Rotating refresh tokens, sealed before they come here; the row says whose turn a refresh is.
+tokens = Table(
+    f"{PREFIX}tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("sealed", LargeBinary),
+    Column("seeds", LargeBinary, nullable=False),
+    Column("holder", Text),
+    Column("held_until", Double),
+    Column("kept_by", Text),
+    Column("doubts", BigInteger, nullable=False),
+    Column("problem", Text),
+    Column("updated_at", Double, nullable=False),
 )
 
 meta = Table(

@@ -20,6 +20,7 @@ from agent_runtime.ledger._runner import Runner
 from agent_runtime.ledger._sqlite import SqliteStore
 from agent_runtime.ledger._store import read_clock
 from agent_runtime.ledger._thread import Job, LedgerThread
+from agent_runtime.ledger._tokens import TokenRows
 from agent_runtime.ledger._url import Target, parse
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _store(target: Target, clock: LedgerClock | None, *, create: bool, patience:
     raise refused
 
 
-class SqlLedger:
+class SqlLedger(TokenRows):
     """The ledger over SQLAlchemy Core; `open_ledger` makes one.
 
     Attributes:

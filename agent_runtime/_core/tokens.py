@@ -1,0 +1,216 @@
+"""Decisions about tokens: how long one may be sent, whose turn a refresh is, what a lost answer means for it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from agent_runtime._model import Answer, BodyState
+from agent_runtime.config import defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_runtime._model import SendFailure
+    from agent_runtime._model.tokens import TokenRecord
+    from agent_runtime.config.auth import SubjectToken
+
+LOOK_AGAIN: Final = 0.1
+"""Seconds between two looks at a refresh that another worker has under way."""
+
+
+@dataclass(slots=True, eq=False)
+class Subject:
+    """On whose behalf a session calls, and the proof of it that was brought; `Session.authenticate` changes it.
+
+    Attributes:
+        name: the session's actor; part of principals, so it must stay the same when the token is renewed.
+        token: the user's token, or a function that returns the current one; never forwarded to a tool.
+    """
+
+    name: str | None = None
+    token: SubjectToken | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessToken:
+    """A bearer token as it was issued; its repr does not show it.
+
+    Attributes:
+        value: the token.
+        issued_at: the boot-time clock when the request for it was SENT, so that its age is never too small.
+        expires_at: ``issued_at`` plus its lifetime, in seconds of the same clock.
+        token_type: ``Bearer``.
+        scope: the scope that was granted, or None if it is the one that was asked for.
+    """
+
+    value: str = field(repr=False)
+    issued_at: float
+    expires_at: float
+    token_type: str = "Bearer"  # noqa: S105 - a kind of token, not one
+    scope: str | None = None
+
+    def fresh(self, now: float) -> bool:
+        """Return whether a request sent at ``now`` (same clock) may still carry it.
+
+        It counts as stale a little early: by a tenth of its lifetime, at least 5 s and at most 60 s; but never by more
+        than half of it, or a short-lived token would be asked for anew for every call.
+        """
+        lifetime = self.expires_at - self.issued_at
+        share = min(defaults.TOKEN_LEEWAY, defaults.TOKEN_LEEWAY_SHARE * lifetime)
+        leeway = min(max(defaults.TOKEN_LEEWAY_LEAST, share), 0.5 * lifetime)
+        return now < self.expires_at - leeway
+
+    @property
+    def once(self) -> bool:
+        """Whether it is good for one request at most: the server gave it no time to live."""
+        return self.expires_at <= self.issued_at
+
+    @property
+    def id(self) -> str:
+        """What tells it from other tokens without showing it."""
+        return token_id(self.value)
+
+    def header(self) -> tuple[str, str]:
+        """Return the ``Authorization`` header that carries it (RFC 6750 section 2.1)."""
+        return ("Authorization", f"Bearer {self.value}")
+
+
+def token_id(secret: str) -> str:
+    """Return what tells secrets apart without showing them."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def seed_digest(secret: str) -> str:
+    """Return what tells refresh tokens from outside apart in the ledger."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAccess:
+    """An access token beside its refresh token; times by the database's clock, which all workers share."""
+
+    value: str = field(repr=False)
+    sent_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTokens:
+    """What a token row seals.
+
+    Attributes:
+        refresh: the refresh token to be sent next.
+        access: access tokens by what they were asked for.
+        before: the chain that ``refresh`` is to replace, until the server has taken ``refresh`` once.
+    """
+
+    refresh: str = field(repr=False)
+    access: Mapping[str, KeptAccess] = field(default_factory=dict)
+    before: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The row holds a token that is good."""
+
+    access: KeptAccess
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Another worker refreshes; look again after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """It is time to refresh; ``begins``: with a token from outside that the row has never seen."""
+
+    begins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """No refresh helps; a person has to authorise anew."""
+
+    why: str
+
+
+IN_DOUBT: Final = (
+    "the answer to a refresh was lost, so the refresh token may be used up, and sending it again could make the server "
+    "revoke the grant"
+)
+
+
+def judge(
+    record: TokenRecord | None,
+    kept: KeptTokens | None,
+    *,
+    now: float,
+    seed: str,
+    wanted: str,
+    rejected: str | None,
+    grace: bool,
+    holder: str,
+) -> Use | Wait | Refresh | Stop:
+    """Return what is to be done about an account whose refresh tokens rotate.
+
+    Args:
+        record: its row, or None before the first use.
+        kept: what the row seals, or None before the first token.
+        now: by the database's clock (UTC epoch seconds).
+        seed: digest of the refresh token that the settings bring.
+        wanted: what the access token is asked for.
+        rejected: id of the access token that a tool has just refused.
+        grace: the server takes an old refresh token once more.
+        holder: who asks.
+    """
+    if record is None:
+        return Refresh(begins=True)
+    begins = seed not in record.seeds or kept is None
+    access = None if kept is None or begins else kept.access.get(wanted)
+    if access is not None and _good(access, now) and token_id(access.value) != rejected:
+        return Use(access)
+    held_by_other = record.holder not in {None, holder}
+    until = record.held_until if record.held_until is not None else now
+    if held_by_other and until > now:
+        return Wait(min(LOOK_AGAIN, until - now))
+    if begins:
+        return Refresh(begins=True)
+    if record.problem is not None:
+        return Stop(f"the server says that the refresh token is of no use any more ({record.problem})")
+    # A worker that ended during its refresh left the same doubt as a lost answer.
+    doubts = record.doubts + held_by_other
+    if doubts > (1 if grace else 0):
+        return Stop(IN_DOUBT)
+    return Refresh(begins=False)
+
+
+def _good(access: KeptAccess, now: float) -> bool:
+    return AccessToken(value="-", issued_at=access.sent_at, expires_at=access.expires_at).fresh(now)
+
+
+def pruned(access: Mapping[str, KeptAccess], now: float) -> dict[str, KeptAccess]:
+    """Return the access tokens that may still be of use to another worker."""
+    return {wanted: one for wanted, one in access.items() if _good(one, now)}
+
+
+_NOT_APPLIED: Final = frozenset({408, 425, 429, 503})
+
+
+def may_have_rotated(reply: Answer | SendFailure) -> bool:
+    """Whether a refresh without a usable reply may have used the refresh token up.
+
+    Asked only where the reply bears no error code of its own. A refusal (4xx), "not now" (503) and a request that was
+    never sent have not; a lost or cut answer, another 5xx, and a 200 that cannot be read may have.
+    """
+    if not isinstance(reply, Answer):
+        return reply.maybe_sent
+    if reply.status in _NOT_APPLIED:
+        return False
+    if 300 <= reply.status < 500:
+        return False
+    return reply.status >= 500 or reply.body_state is not BodyState.WHOLE or reply.status < 300

@@ -1,0 +1,161 @@
+"""The protocol that gets a credential for one send: at hand, from memory, or fetched once for all who wait."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from agent_runtime._core.effects import Boottime, NoCredential, Obtain, Share, ask
+from agent_runtime._drive.tokens.fetch import fetch
+from agent_runtime._drive.tokens.identity import advice, auth_of, bearer, principal_of, ready_made
+from agent_runtime._drive.tokens.rotation import rotate
+from agent_runtime._oauth import Grant
+from agent_runtime.config import FunctionTool, TokenCallable
+from agent_runtime.config.auth import OAuth, OnBehalfOf, RefreshToken, StaticToken, TokenExchange, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from agent_runtime._core.effects import Acquire, Credential, Steps
+    from agent_runtime._core.tokens import AccessToken, Subject
+    from agent_runtime._drive.tokens.store import TokenStore
+    from agent_runtime.config import Auth, HttpTool
+    from agent_runtime.config.auth import SubjectToken
+
+TRIES = 3
+"""Flights that one caller joins or begins before it says that there is no token now."""
+
+
+def acquire(store: TokenStore, effect: Acquire, default: Auth | None) -> Steps[Credential | NoCredential]:
+    """Return a credential that is good now.
+
+    Raises:
+        ConfigError: settings, or a user's token function, that cannot work.
+    """
+    auth = auth_of(effect.tool, default)
+    subject = effect.subject
+    principal = principal_of(effect.tool, default, subject.name if subject is not None else None)
+    made = ready_made(auth, principal)
+    if made is not None:
+        return made
+    if isinstance(auth, TokenCallable):
+        return bearer((yield from ask(Obtain(auth.function, auth.principal))), principal)
+    assert isinstance(auth, OAuth)
+    assert not isinstance(effect.tool, FunctionTool)
+    store.check(effect.tool, default)
+    grant = yield from _grant(store, auth, effect.tool, subject)
+    if isinstance(grant, NoCredential):
+        return grant
+    token = yield from _token(store, grant, effect.rejected)
+    return token if isinstance(token, NoCredential) else bearer(token.value, principal)
+
+
+def _grant(
+    store: TokenStore, auth: OAuth, tool: HttpTool | None, subject: Subject | None
+) -> Steps[Grant | NoCredential]:
+    """Find out everything that a token request holds; what is asked for by a tool goes before the provider's own."""
+    scope = tool.scope if tool is not None and tool.scope is not None else auth.scope
+    audience = tool.audience if tool is not None and tool.audience is not None else auth.audience
+    proof: str | NoCredential | None = None
+    acting: str | NoCredential | None = None
+    if isinstance(auth, RefreshToken) and not auth.rotates:
+        proof = yield from _text(auth.refresh_token, auth.principal)
+    elif isinstance(auth, TokenExchange) and auth.subject is not None:
+        proof = yield from _of_provider(store, auth.subject)
+    elif isinstance(auth, OnBehalfOf | TokenExchange):
+        proof = yield from _of_session(auth, subject)
+    if isinstance(auth, TokenExchange) and auth.actor_token is not None and not isinstance(proof, NoCredential):
+        acting = yield from _of_provider(store, auth.actor_token)
+    if isinstance(proof, NoCredential):
+        return proof
+    if isinstance(acting, NoCredential):
+        return acting
+    return Grant(
+        auth=auth,
+        scopes=tuple(sorted(set((scope or "").split()))),
+        audiences=texts(audience),
+        resources=texts(auth.resource),
+        subject=proof,
+        actor=acting,
+        name=subject.name if subject is not None else None,
+    )
+
+
+def _of_session(auth: OnBehalfOf | TokenExchange, subject: Subject | None) -> Steps[str | NoCredential]:
+    if subject is None or subject.token is None:
+        name = subject.name if subject is not None else None
+        message = f"no token of {name or 'the user'} is at hand: {advice(auth, name)}"
+        return NoCredential("required", message, error="subject_token_missing")
+    return (yield from _text(subject.token, subject.name or "the user"))
+
+
+def _of_provider(store: TokenStore, auth: Any) -> Steps[str | NoCredential]:
+    """Return the token of a provider that serves as proof for another one."""
+    if isinstance(auth, StaticToken):
+        return auth.token
+    if isinstance(auth, TokenCallable):
+        return (yield from ask(Obtain(auth.function, auth.principal)))
+    grant = yield from _grant(store, auth, None, None)
+    if isinstance(grant, NoCredential):
+        return grant
+    token = yield from _token(store, grant, None)
+    return token if isinstance(token, NoCredential) else token.value
+
+
+def _text(token: SubjectToken, whose: str) -> Steps[str]:
+    if isinstance(token, str):
+        return token
+    return (yield from ask(Obtain(token, whose)))
+
+
+def _token(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[AccessToken | NoCredential]:
+    key = cache_key(grant)
+    for _ in range(TRIES):
+        now = yield from ask(Boottime())
+        held = store.remembered(key, rejected, now)
+        if held is not None:
+            return held
+        flight: Share[AccessToken | NoCredential] = Share(key, lambda: _flight(store, grant, key, rejected))
+        got, mine = yield from ask(flight)
+        # One that came on a flight begun before the tool refused it, or that serves once, is not for this caller.
+        if mine or isinstance(got, NoCredential) or not (got.once or got.id == rejected):
+            return got
+    return NoCredential("unavailable", "the authorisation server gives tokens that serve no second caller")
+
+
+def _flight(store: TokenStore, grant: Grant, key: Hashable, rejected: str | None) -> Steps[AccessToken | NoCredential]:
+    now = yield from ask(Boottime())
+    held = store.remembered(key, rejected, now)  # another flight may have ended since the caller looked
+    if held is not None:
+        return held
+    if isinstance(grant.auth, RefreshToken) and grant.auth.rotates:
+        token = yield from rotate(store, grant, rejected)
+    else:
+        token = yield from fetch(store, grant)
+    if not isinstance(token, NoCredential):
+        now = yield from ask(Boottime())
+        store.remember(key, token, now)
+    return token
+
+
+def cache_key(grant: Grant) -> Hashable:
+    """Return what two requests must have in common to share a token; never a token itself."""
+    auth = grant.auth
+    return (
+        auth.server,
+        auth.token_url,
+        auth.client_id,
+        type(auth).__name__,
+        getattr(auth, "account", None),
+        getattr(auth, "requested_token_type", None),
+        grant.name if grant.subject is not None else None,
+        _digest(grant.subject),
+        _digest(grant.actor),
+        grant.scopes,
+        grant.audiences,
+        grant.resources,
+    )
+
+
+def _digest(secret: str | None) -> str | None:
+    return None if secret is None else hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,132 @@
+"""The protocol of one token request: find the endpoint, ask, read the reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+from agent_runtime._core.effects import Boottime, NewId, NoCredential, Now, Send, ask
+from agent_runtime._drive.tokens.identity import advice
+from agent_runtime._model import Answer, Request
+from agent_runtime._oauth import metadata_urls, read_metadata, read_token_reply, token_request
+from agent_runtime.config import defaults
+from agent_runtime.config.auth import TokenExchange
+from agent_runtime.errors import AuthorisationRequired, TokenRefused, TokenUnavailable
+
+if TYPE_CHECKING:
+    from agent_runtime._core.effects import Steps
+    from agent_runtime._core.tokens import AccessToken
+    from agent_runtime._drive.tokens.store import TokenStore
+    from agent_runtime._model import Headers, SendFailure
+    from agent_runtime._oauth import Grant
+    from agent_runtime.config.auth import OAuth
+
+BODY_LIMIT = 1024 * 1024
+ENDPOINT_KEPT = 24 * 3600.0
+"""Seconds for which an issuer's token endpoint is remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came back from a token endpoint, and when the request was sent by both clocks."""
+
+    result: Answer | SendFailure
+    sent_at: float
+    sent_on: float
+
+
+def fetch(store: TokenStore, grant: Grant) -> Steps[AccessToken | NoCredential]:
+    """Ask for a token; asking twice does no harm with the grants that come here."""
+    url = yield from endpoint(store, grant.auth)
+    if isinstance(url, NoCredential):
+        return url
+    reply = yield from request(grant, url)
+    return read(grant, reply)
+
+
+def endpoint(store: TokenStore, auth: OAuth) -> Steps[str | NoCredential]:
+    """Return the token endpoint of a provider: as set, or as the issuer's metadata name it."""
+    if auth.token_url is not None:
+        return auth.token_url
+    assert auth.issuer is not None
+    now = yield from ask(Boottime())
+    known = store.endpoints.get(auth.issuer)
+    if known is not None and now - known[1] < ENDPOINT_KEPT:
+        return known[0]
+    for url in metadata_urls(auth.issuer):
+        answer = yield from ask(_send(Request(method="GET", url=url, headers=(("Accept", "application/json"),))))
+        if not isinstance(answer, Answer):
+            return NoCredential("unavailable", f"the issuer {auth.issuer} gave no answer ({answer.error})")
+        try:
+            found = read_metadata(answer, auth.issuer)
+        except TokenUnavailable as error:
+            return NoCredential("unavailable", str(error), error.retry_after)
+        except TokenRefused as error:
+            return NoCredential("refused", str(error))
+        if found is not None:
+            store.endpoints[auth.issuer] = (found, now)
+            return found
+    return NoCredential("refused", f"the issuer {auth.issuer} publishes no metadata; set token_url=")
+
+
+def request(grant: Grant, url: str) -> Steps[Reply]:
+    """Send one token request. Each is made anew: a client's assertion is never sent twice."""
+    sent_on = yield from ask(Now())
+    jti = yield from ask(NewId())
+    wanted = token_request(grant, url, jti=jti, now=sent_on)
+    sent_at = yield from ask(Boottime())
+    result = yield from ask(_send(wanted.request, wanted.headers))
+    return Reply(result=result, sent_at=sent_at, sent_on=sent_on)
+
+
+def _send(what: Request, headers: Headers = ()) -> Send:
+    return Send(
+        what,
+        headers,
+        connect=defaults.CONNECT_TIMEOUT,
+        read=defaults.READ_TIMEOUT,
+        deadline=defaults.READ_TIMEOUT,
+        body_limit=BODY_LIMIT,
+    )
+
+
+def read(grant: Grant, reply: Reply) -> AccessToken | NoCredential:
+    """Return the token that a reply holds, or why there is none and what to do."""
+    result, auth = reply.result, grant.auth
+    if not isinstance(result, Answer):
+        return NoCredential("unavailable", f"the token endpoint gave no answer ({result.error})")
+    try:
+        exchanged = isinstance(auth, TokenExchange)
+        return read_token_reply(result, sent_at=reply.sent_at, now=reply.sent_on, exchanged=exchanged)
+    except AuthorisationRequired as error:
+        message = f"{error}: {advice(auth, grant.name)}"
+        return NoCredential(
+            "required",
+            message,
+            error=getattr(error, "error", None),
+            claims=getattr(error, "claims", None),
+            description=_harmless(grant, getattr(error, "description", None)),
+        )
+    except TokenRefused as error:
+        description = _harmless(grant, getattr(error, "description", None))
+        return NoCredential(
+            "refused",
+            f"{error}: look at the settings of client {auth.client_id!r}",
+            error=error.error,
+            description=description,
+        )
+    except TokenUnavailable as error:
+        return NoCredential("unavailable", str(error), error.retry_after)
+
+
+def _harmless(grant: Grant, text: str | None) -> str | None:
+    """Return what a server says for people, unless it repeats what it was sent."""
+    if text is None:
+        return None
+    key = grant.auth.private_key
+    secrets = (grant.subject, grant.actor, grant.auth.client_secret, key.key if key is not None else None)
+    for secret in filter(None, secrets):
+        if any(form in text for form in (secret, quote(secret, safe=""), quote_plus(secret))):
+            return None
+    return text

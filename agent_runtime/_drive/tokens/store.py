@@ -1,0 +1,111 @@
+"""What a runtime remembers of tokens: the fresh ones, the requests that are out, what seals refresh tokens."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agent_runtime._drive.tokens.identity import auth_of
+from agent_runtime._oauth import HOW
+from agent_runtime.config.auth import RefreshToken, TokenExchange
+from agent_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Hashable
+
+    from agent_runtime._core.tokens import AccessToken
+    from agent_runtime._oauth import Seal
+    from agent_runtime.config import AnyTool, Auth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsaved:
+    """Tokens that a server gave and the ledger has not taken yet."""
+
+    holder: str
+    version: int
+    sealed: bytes = field(repr=False)
+    seeds: tuple[str, ...]
+
+
+class TokenStore:
+    """Tokens of one runtime. Strictly private.
+
+    Attributes:
+        tokens: access tokens in memory, by what they were asked for.
+        endpoints: token endpoints of issuers, and when they were learned (boot-time clock).
+        unsaved: by row.
+        seal: what seals refresh tokens, or None where no key was given.
+        tasks: async refreshes under way; a loop holds its tasks weakly.
+    """
+
+    def __init__(self, seal: Seal | None = None, tenant: str = "default") -> None:
+        self.tokens: dict[Hashable, AccessToken] = {}
+        self.endpoints: dict[str, tuple[str, float]] = {}
+        self.unsaved: dict[str, Unsaved] = {}
+        self.seal = seal
+        self.tenant = tenant
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._flights: dict[Hashable, concurrent.futures.Future[Any]] = {}
+        self._guard = threading.Lock()
+
+    def remembered(self, key: Hashable, rejected: str | None, now: float) -> AccessToken | None:
+        """Return a token that is good by the boot-time clock and was not refused just now."""
+        held = self.tokens.get(key)
+        return held if held is not None and held.fresh(now) and held.id != rejected else None
+
+    def remember(self, key: Hashable, token: AccessToken, now: float) -> None:
+        """Keep a token in memory, and forget those that have run out."""
+        with self._guard:
+            self.tokens = {other: one for other, one in self.tokens.items() if one.expires_at > now}
+            if not token.once:
+                self.tokens[key] = token
+
+    def join(self, key: Hashable) -> tuple[concurrent.futures.Future[Any], bool]:
+        """Return the flight of a key, and whether the caller is the one to fly it."""
+        with self._guard:
+            flight = self._flights.get(key)
+            if flight is not None:
+                return flight, False
+            flight = self._flights[key] = concurrent.futures.Future()
+            flight.set_running_or_notify_cancel()  # it cannot be cancelled
+            return flight, True
+
+    def land(self, key: Hashable, result: Any, error: BaseException | None) -> None:
+        """End a flight with what it gave or raised."""
+        with self._guard:
+            flight = self._flights.pop(key, None)
+        if flight is None or flight.done():
+            return
+        if error is not None:
+            flight.set_exception(error)
+        else:
+            flight.set_result(result)
+
+    def flights(self) -> list[concurrent.futures.Future[Any]]:
+        """Return what is under way."""
+        with self._guard:
+            return list(self._flights.values())
+
+    def row_of(self, auth: RefreshToken) -> str:
+        """Return the id of the row that an account's refresh tokens stand in."""
+        named = json.dumps([self.tenant, auth.server, auth.client_id, auth.account])
+        return hashlib.sha256(named.encode()).hexdigest()
+
+    def check(self, tool: AnyTool | None, default: Auth | None) -> None:
+        """Raise `ConfigError` if a refresh token would have to be kept and there is no key to seal it under."""
+        auth = default if tool is None else auth_of(tool, default)
+        if isinstance(auth, TokenExchange):
+            auth = auth.subject
+        if isinstance(auth, RefreshToken) and auth.rotates and self.seal is None:
+            msg = (
+                f"the refresh tokens of account {auth.account!r} rotate, so they must be kept in the ledger, and there "
+                f"is no token_key to encrypt them. Nothing was stored or sent. {HOW}. If the server never changes "
+                "them, say RefreshToken(rotates=False)"
+            )
+            raise ConfigError(msg)

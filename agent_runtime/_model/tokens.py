@@ -1,0 +1,41 @@
+"""The row in which a rotating refresh token stands; what is secret in it is sealed before it comes here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecord:
+    """One account's rotating refresh token as the ledger has it.
+
+    Attributes:
+        id: digest of issuer, client, account and tenant.
+        name: the principal, for people who look at the table.
+        version: grows with each token that is kept.
+        sealed: the tokens, encrypted; None before the first.
+        seeds: digests of the refresh tokens that were brought from outside, oldest first.
+        holder: whose refresh is under way, or None.
+        held_until: when that refresh must have ended, by the database's clock (UTC epoch seconds).
+        doubts: refreshes of this token whose end nobody knows.
+        problem: why the token is of no use any more, or None.
+    """
+
+    id: str
+    name: str
+    version: int
+    sealed: bytes | None = field(repr=False)
+    seeds: tuple[str, ...]
+    holder: str | None
+    held_until: float | None
+    doubts: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenHold:
+    """What became of the wish to refresh: ``took`` says whether it is this holder's turn; ``now``: database's clock."""
+
+    took: bool
+    record: TokenRecord
+    now: float

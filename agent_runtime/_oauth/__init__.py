@@ -1,0 +1,35 @@
+"""Tokens as plain values: requests, replies, metadata, sealing. The only home of Authlib and of cryptography.
+
+Of Authlib only transport-free parts serve. Requests go out through the same sender as everything else, so that status,
+headers and the whole error body of the authorisation server are seen.
+"""
+
+from agent_runtime._core.tokens import AccessToken
+from agent_runtime._oauth.discovery import metadata_urls, read_metadata
+from agent_runtime._oauth.replies import read_token_reply, refresh_token_of
+from agent_runtime._oauth.requests import (
+    Grant,
+    SecretRequest,
+    TokenRequest,
+    client_credentials_request,
+    token_request,
+)
+from agent_runtime._oauth.seal import HOW, Seal, SealBroken, TokenKey, seal_of
+
+__all__ = [
+    "HOW",
+    "AccessToken",
+    "Grant",
+    "Seal",
+    "SealBroken",
+    "SecretRequest",
+    "TokenKey",
+    "TokenRequest",
+    "client_credentials_request",
+    "metadata_urls",
+    "read_metadata",
+    "read_token_reply",
+    "refresh_token_of",
+    "seal_of",
+    "token_request",
+]

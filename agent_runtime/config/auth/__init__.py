@@ -1,0 +1,35 @@
+"""Credentials as settings: what is sent to prove who calls. Secrets never show in a repr and are never pickled."""
+
+from agent_runtime.config.auth._secret import AuthProvider
+from agent_runtime.config.auth.oauth import (
+    AuthMethod,
+    ClientCredentials,
+    OAuth,
+    OnBehalfOf,
+    PrivateKey,
+    RefreshToken,
+    SubjectToken,
+    TokenExchange,
+    texts,
+)
+from agent_runtime.config.auth.ready import ApiKey, StaticToken, TokenCallable, TokenFunction
+
+Auth = StaticToken | ApiKey | TokenCallable | OAuth
+
+__all__ = [
+    "ApiKey",
+    "Auth",
+    "AuthMethod",
+    "AuthProvider",
+    "ClientCredentials",
+    "OAuth",
+    "OnBehalfOf",
+    "PrivateKey",
+    "RefreshToken",
+    "StaticToken",
+    "SubjectToken",
+    "TokenCallable",
+    "TokenExchange",
+    "TokenFunction",
+    "texts",
+]

@@ -1,0 +1,152 @@
+"""Rotating refresh tokens: one row for each account, and whose turn a refresh is.
+
+No transaction is open while a refresh is out. Its worker first takes the row (`hold`), with an end: one that ends
+without a word leaves the row held, and the next one that takes it counts a doubt.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import select, update
+
+from agent_runtime._model.tokens import TokenHold, TokenRecord
+from agent_runtime.ledger import _schema as t
+from agent_runtime.ledger._statements import insert
+from agent_runtime.ledger._store import begin_write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from sqlalchemy import Connection, RowMapping
+
+    from agent_runtime.ledger._runner import Runner
+    from agent_runtime.ledger._store import Store
+
+T = TypeVar("T")
+
+
+class TokenRows:
+    """The part of a ledger that keeps refresh tokens. Strictly private."""
+
+    _runner: Runner
+
+    def _submit(self, work: Callable[[Connection], T], *, write: bool) -> Future[T]:
+        raise NotImplementedError
+
+    def token(self, ident: str) -> Future[TokenRecord | None]:
+        """Read the row of a rotating refresh token."""
+        return self._submit(lambda conn: read_token(conn, ident), write=False)
+
+    def hold_token(self, ident: str, *, name: str, holder: str, seconds: float) -> Future[TokenHold]:
+        """Take a token's row for a refresh of so many seconds, making it if need be; read what stands then."""
+        store = self._runner.store
+
+        def work(conn: Connection) -> TokenHold:
+            return _hold(conn, store, ident=ident, name=name, holder=holder, seconds=seconds)
+
+        return self._submit(work, write=True)
+
+    def keep_token(
+        self, ident: str, *, holder: str, version: int, sealed: bytes, seeds: tuple[str, ...], release: bool = True
+    ) -> Future[int | None]:
+        """Keep new tokens in a row that still has this version; return the new one, or None if nothing was written."""
+        store = self._runner.store
+
+        def work(conn: Connection) -> int | None:
+            new = {"sealed": sealed, "seeds": json.dumps(seeds).encode()}
+            return _keep(conn, store, ident=ident, holder=holder, version=version, new=new, release=release)
+
+        return self._submit(work, write=True)
+
+    def free_token(self, ident: str, *, holder: str, doubt: bool = False, problem: str | None = None) -> Future[None]:
+        """Give a token's row back without a new token, and say what the refresh left behind."""
+        store = self._runner.store
+
+        def work(conn: Connection) -> None:
+            _free(conn, store, ident=ident, holder=holder, doubt=doubt, problem=problem)
+
+        return self._submit(work, write=True)
+
+
+def read_token(conn: Connection, ident: str) -> TokenRecord | None:
+    """Read the row of an account."""
+    row = conn.execute(select(t.tokens).where(t.tokens.c.id == ident)).mappings().first()
+    return None if row is None else _record(row)
+
+
+def _hold(conn: Connection, store: Store, *, ident: str, name: str, holder: str, seconds: float) -> TokenHold:
+    """Take an account's row for a refresh, making it if it is not there; read what stands once it is taken.
+
+    The row of a holder whose time is over is taken too, and that is counted as a doubt.
+    """
+    now = begin_write(conn, store)
+    fresh = {"id": ident, "name": name, "version": 0, "seeds": b"[]", "doubts": 0, "updated_at": now}
+    conn.execute(insert(conn.dialect.name, t.tokens).values(fresh).on_conflict_do_nothing())
+    row = _locked(conn, store, ident)
+    held = row["holder"]
+    if held == holder:  # taken by a commit whose answer was lost
+        return TokenHold(took=True, record=_record(row), now=now)
+    if held is not None and row["held_until"] > now:
+        return TokenHold(took=False, record=_record(row), now=now)
+    values = {"holder": holder, "held_until": now + seconds, "doubts": row["doubts"] + (held is not None)}
+    return TokenHold(took=True, record=_changed(conn, ident, values), now=now)
+
+
+def _keep(
+    conn: Connection, store: Store, *, ident: str, holder: str, version: int, new: dict[str, Any], release: bool
+) -> int | None:
+    """Write new tokens over the version that they were made from: an older token never overwrites a newer one.
+
+    Not asked is whose turn it is: a worker that slept through its turn and has the newest token must not lose it.
+    """
+    now = begin_write(conn, store)
+    row = _locked(conn, store, ident)
+    if row["version"] != version:
+        mine = row["kept_by"] == holder and row["version"] == version + 1  # kept by a commit whose answer was lost
+        return version + 1 if mine else None
+    values = new | {"version": version + 1, "doubts": 0, "problem": None, "kept_by": holder, "updated_at": now}
+    if release:
+        values |= {"holder": None, "held_until": None}
+    return _changed(conn, ident, values).version
+
+
+def _free(conn: Connection, store: Store, *, ident: str, holder: str, doubt: bool, problem: str | None) -> None:
+    """Give the row back without a new token; does nothing if it is not this holder's any more."""
+    now = begin_write(conn, store)
+    row = _locked(conn, store, ident)
+    if row["holder"] != holder:
+        return
+    values: dict[str, Any] = {"holder": None, "held_until": None, "doubts": row["doubts"] + doubt, "updated_at": now}
+    if problem is not None:
+        values["problem"] = problem
+    _changed(conn, ident, values)
+
+
+def _locked(conn: Connection, store: Store, ident: str) -> RowMapping:
+    statement = select(t.tokens).where(t.tokens.c.id == ident)
+    if store.row_locks:
+        statement = statement.with_for_update()
+    return conn.execute(statement).mappings().one()
+
+
+def _changed(conn: Connection, ident: str, values: dict[str, Any]) -> TokenRecord:
+    statement = update(t.tokens).where(t.tokens.c.id == ident).values(values).returning(t.tokens)
+    return _record(conn.execute(statement).mappings().one())
+
+
+def _record(row: RowMapping) -> TokenRecord:
+    sealed = row["sealed"]
+    return TokenRecord(
+        id=row["id"],
+        name=row["name"],
+        version=row["version"],
+        sealed=None if sealed is None else bytes(sealed),
+        seeds=tuple(json.loads(bytes(row["seeds"]))),
+        holder=row["holder"],
+        held_until=row["held_until"],
+        doubts=row["doubts"],
+        problem=row["problem"],
+    )
