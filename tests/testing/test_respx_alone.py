@@ -72,4 +72,4 @@ def test_kit_shows_what_it_does():
         result = doctest.testmod(importlib.import_module(module.name))
         assert result.failed == 0, module.name
         tried += result.attempted
-    assert tried >= 8
+    assert tried >= 20
