@@ -178,7 +178,8 @@ def _not_reserved(desk: Desk, calls: list[tuple[Call, Place]], outcome: WriteOut
         msg = f"{where}: the position is taken in the ledger. Nothing was written or sent. Open the session anew"
         raise LedgerError(msg, **ids)
     call, place = next((pair for pair in calls if pair[0].business_key == holder.key), calls[0])
-    desk.keyed.add(place.label)
+    if call.at is None:  # a call with an address is found by it, and leaves its index to others
+        desk.keyed.add(place.label)
     same = holder.tool == call.tool.name and holder.fingerprint == call.validated.fingerprint
     if not same:
         msg = (
