@@ -132,6 +132,7 @@ class LedgerThread:
 
     def _run(self) -> None:
         jobs: list[Job[Any]] = []
+        ending = False
         try:
             while True:
                 pause = self._performer.tick()
@@ -141,9 +142,11 @@ class LedgerThread:
                     self._performer.tick()  # first, so that what a holder writes finds its lease renewed
                     _settle(jobs, self._performer.perform(jobs))
                     jobs.clear()
+            ending = True
             self._performer.finish()
         except BaseException as exc:  # noqa: BLE001  whatever ended this thread, those who wait for it must learn it
-            self._died(jobs, exc)
+            if not ending:  # a thread in its place would wait for a mark that has been taken
+                self._died(jobs, exc)
 
     def _next(self, jobs: list[Job[Any]], pause: float | None) -> bool:
         """Fill ``jobs`` with what goes into one transaction; return False when the thread is to end."""

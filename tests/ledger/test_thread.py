@@ -8,19 +8,21 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
 
 from agent_runtime._model import State, Took
 from agent_runtime.errors import CommitUnknown, LedgerUnavailable
+from agent_runtime.ledger._thread import LedgerThread
 from tests.ledger.build import TENANT, WAIT, Holder, claim, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agent_runtime.ledger import SqlLedger
+    from agent_runtime.ledger._thread import Job
     from tests.conftest import Backend
 
 ROOT = Path(__file__).parents[2]
@@ -219,3 +221,20 @@ def test_a_ledger_that_is_forgotten_ends_its_thread(backend: Backend, rival: Sql
     thread.join(WAIT)
     assert not thread.is_alive()
     assert claim(rival, ident).status == "taken"
+
+
+def test_an_end_that_fails_is_an_end_all_the_same() -> None:
+    """A thread that could not give everything back has ended, and a second close does not wait for another one."""
+
+    class Failing:
+        def perform(self, jobs: Sequence[Job[Any]]) -> list[Any]:
+            return []
+
+        def tick(self) -> None:
+            return None
+
+        def finish(self) -> None:
+            raise OSError("the connection cannot be closed")
+
+    thread = LedgerThread(Failing(), "the ledger")
+    assert [thread.close(WAIT), thread.close(1)] == [True, True]
