@@ -53,7 +53,7 @@ Told = tuple[Any, BaseException | None]
 FLIGHT_PATIENCE = defaults.CONNECT_TIMEOUT + defaults.READ_TIMEOUT
 """Seconds that closing waits for token requests."""
 
-STILL_DONE = (Persist, Load, Now, Random, NewId)
+STILL_DONE = (Persist, Load, Now, Random, NewId, LeaseHeld)
 """What is still performed after an interruption: it records, and begins nothing."""
 
 

@@ -89,6 +89,9 @@ class Tools:
     def script(self, tool: str, *entries: Any) -> None:
         self._scripts[tool].extend(entries)
 
+    def forget_scripts(self) -> None:
+        self._scripts.clear()
+
     def names(self) -> list[str]:
         return [seen.tool for seen in self.requests]
 
