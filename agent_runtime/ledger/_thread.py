@@ -115,8 +115,9 @@ class LedgerThread:
         with self._guard:
             if not self._closing:
                 self._closing = True
-                self._queue.put(None)
+                # Before the mark: a thread that had taken it and ended would be replaced by one that waits for another.
                 self._ensure_thread()  # it gives back what is held, on the thread that holds it
+                self._queue.put(None)
             thread = self._thread
         if thread is None:
             return True

@@ -15,14 +15,13 @@ from sqlalchemy import event
 
 from agent_runtime._model import State, Took
 from agent_runtime.errors import CommitUnknown, LedgerUnavailable
-from agent_runtime.ledger._thread import LedgerThread
+from agent_runtime.ledger._thread import Job, LedgerThread
 from tests.ledger.build import TENANT, WAIT, Holder, claim, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent_runtime.ledger import SqlLedger
-    from agent_runtime.ledger._thread import Job
     from tests.conftest import Backend
 
 ROOT = Path(__file__).parents[2]
@@ -238,3 +237,29 @@ def test_an_end_that_fails_is_an_end_all_the_same() -> None:
 
     thread = LedgerThread(Failing(), "the ledger")
     assert [thread.close(WAIT), thread.close(1)] == [True, True]
+
+
+def test_a_close_that_is_overtaken_by_its_own_end_returns() -> None:
+    """A thread that takes the mark and ends before `close` has looked at it is not replaced."""
+
+    class Idle:
+        def perform(self, jobs: Sequence[Job[Any]]) -> list[Any]:
+            return [None] * len(jobs)
+
+        def tick(self) -> None:
+            return None
+
+        def finish(self) -> None:
+            return None
+
+    class Hasty(LedgerThread):
+        """Looks whether the thread lives once it had the time to end."""
+
+        def _ensure_thread(self) -> None:
+            if self._closing and self._thread is not None:
+                self._thread.join(0.2)
+            super()._ensure_thread()
+
+    thread = Hasty(Idle(), "the ledger")
+    thread.submit(Job(lambda conn: None, write=False)).result(WAIT)
+    assert thread.close(1)
