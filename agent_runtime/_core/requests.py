@@ -99,24 +99,25 @@ def with_key(request: Request, key: str, carrier: HeaderCarrier = DEFAULT_CARRIE
 
 def _dump(tool: AnyTool, args: object) -> tuple[dict[str, Any], dict[str, Any]]:
     if tool.args is not None:
-        model = _as_model(tool, tool.args, args)
-        _refuse_sets(model.model_dump(), "$")
-        try:
-            given = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
-            return given, model.model_dump(mode="json", by_alias=True)
-        except PydanticSerializationError as error:
-            msg = f"tool {tool.name!r}: the args cannot be written as JSON: {error}. Nothing was written or sent"
-            raise ArgumentsRefused(msg) from None
+        return _dump_model(tool, _as_model(tool, tool.args, args))
     if isinstance(args, BaseModel):
-        _refuse_sets(args.model_dump(), "$")
-        given = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return given, args.model_dump(mode="json", by_alias=True)
+        return _dump_model(tool, args)
     if args is None:
         return {}, {}
     if not isinstance(args, dict):
         msg = f"tool {tool.name!r}: args must be a dict or a pydantic model, not {type(args).__name__}"
         raise ArgumentsRefused(msg)
     return args, args
+
+
+def _dump_model(tool: AnyTool, model: BaseModel) -> tuple[dict[str, Any], dict[str, Any]]:
+    _refuse_sets(model.model_dump(), "$")
+    try:
+        given = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return given, model.model_dump(mode="json", by_alias=True)
+    except PydanticSerializationError as error:
+        msg = f"tool {tool.name!r}: the args cannot be written as JSON: {error}. Nothing was written or sent"
+        raise ArgumentsRefused(msg) from None
 
 
 def _as_model(tool: AnyTool, model: type[BaseModel], args: object) -> BaseModel:
