@@ -155,7 +155,8 @@ def test_what_is_read_are_plain_values(session: Holder, ledger: SqlLedger) -> No
 
 FORK = """
 import os, sys
-from agent_runtime.ledger import LedgerInherited, open_ledger
+from agent_runtime.errors import LedgerInherited
+from agent_runtime.ledger import open_ledger
 from tests.ledger.build import claim, start
 ledger = open_ledger(sys.argv[1])
 session = start(ledger, "orders-db")
