@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import threading
 import weakref
@@ -15,13 +16,14 @@ from agent_runtime._core.canonical import canonical_json, digest
 from agent_runtime._core.desk import Call, Desk
 from agent_runtime._core.explain import what_next
 from agent_runtime._core.outcomes import error_of, result_of
-from agent_runtime._core.requests import freeze, validate
+from agent_runtime._core.requests import DEFAULT_CARRIER, freeze, validate
 from agent_runtime._core.tokens import Subject
 from agent_runtime._drive.context import current
 from agent_runtime._drive.tokens import principal_of
 from agent_runtime._model import Outcome, SessionState, Status, ToolResult
 from agent_runtime._model.key_formats import check_key
-from agent_runtime._model.naming import check_address, check_alias, check_name
+from agent_runtime._model.naming import check_address, check_alias, check_name, make_label
+from agent_runtime._session.settings import check_after_unknown
 from agent_runtime._session.table import StepTable, StepView
 from agent_runtime.config import FunctionTool
 from agent_runtime.errors import (
@@ -143,11 +145,17 @@ def input_digest(value: Any) -> str | None:
 
 def check_session_alias(alias: object) -> str:
     """Return an alias, or raise `ConfigError`."""
-    if not isinstance(alias, str):
-        msg = f"a session's alias must be text, not {type(alias).__name__}"
+    text = check_text("a session's alias", alias)
+    check_alias(text)
+    return text
+
+
+def check_text(name: str, value: object) -> str:
+    """Return a value that is text, or raise `ConfigError`."""
+    if not isinstance(value, str):
+        msg = f"{name} must be text, not {type(value).__name__}; nothing was written or sent"
         raise ConfigError(msg)
-    check_alias(alias)
-    return alias
+    return value
 
 
 class SessionBase:
@@ -230,10 +238,7 @@ class SessionBase:
         if isinstance(known, FunctionTool) and known.is_async and not settings.is_async:
             msg = f"tool {known.name!r} is async and needs an AsyncSession; nothing was called"
             raise ConfigError(msg)
-        if at is not None:
-            check_address(at)
-        if key is not None:
-            check_key(key, max_length=255)
+        self._check_ways(known, at, key, expires_at, after_unknown)
         if known.sensitive and settings.key_secret is None:
             msg = f"tool {known.name!r} is sensitive: its keys need Runtime(key_secret=...); nothing was sent"
             raise ConfigError(msg)
@@ -250,6 +255,24 @@ class SessionBase:
             expires_at=expires_at,
             goes_on=(after_unknown or self._hold.after_unknown) == "continue",
         )
+
+    def _check_ways(
+        self, tool: AnyTool, at: str | None, key: str | None, expires_at: float | None, after_unknown: str | None
+    ) -> None:
+        """Refuse what a call cannot be given, before a position is taken."""
+        make_label(self._branch_here(), 1)
+        if at is not None:
+            check_address(check_text("at", at))
+        if key is not None:
+            idempotency = tool.contract.idempotency
+            carrier = idempotency.carrier if idempotency is not None else DEFAULT_CARRIER
+            check_key(check_text("key", key), max_length=carrier.max_length, pattern=carrier.pattern)
+        if after_unknown is not None:
+            check_after_unknown(after_unknown)
+        number = isinstance(expires_at, int | float) and not isinstance(expires_at, bool) and math.isfinite(expires_at)
+        if expires_at is not None and not number:
+            msg = f"expires_at must be a finite number of UTC epoch seconds, not {expires_at!r}; nothing was sent"
+            raise ConfigError(msg)
 
     def _branch_here(self) -> str:
         """Return the branch of a call: inside a function tool of this session it is the child branch of its step."""
@@ -369,7 +392,7 @@ class SessionBase:
         return lease
 
     def _branch_name(self, name: str) -> str:
-        check_name("branch", name)
+        check_name("branch", check_text("a branch's name", name))
         return f"{self._branch}.{name}" if self._branch else name
 
     @contextlib.contextmanager
