@@ -264,3 +264,19 @@ def test_sessions_of_both_kinds_take_a_probe(tmp_path):
     with pytest.raises(SimulatedCrash):
         asyncio.run(run())
     assert api.requests == 0
+
+
+@pytest.mark.parametrize("probe", [None, crash_at("sent", 9)], ids=["without", "with"])
+@respx.mock
+def test_interruptions_pass_through_a_probe(tmp_path, probe):
+    """Ctrl-C in a wait comes out of the call and leaves the step ready, with a probe as without one."""
+
+    class Interrupting(VirtualClock):
+        def sleep(self, seconds: float) -> None:
+            raise KeyboardInterrupt
+
+    ToolMock(URL).rate_limit(retry_after=20).mount()
+    with Runtime(f"sqlite:///{tmp_path}/agent.db", tools=[DEBIT], clock=Interrupting(), probe=probe) as runtime:
+        with pytest.raises(KeyboardInterrupt), runtime.open("orders") as session:
+            session.call(DEBIT, {"amount": 1})
+        assert [(view.state, view.reason) for view in runtime.explain("orders")] == [("ready", "retry_after")]
