@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,12 +15,13 @@ from sqlalchemy import create_engine, inspect, text
 from agent_runtime import AsyncRuntime, Idempotency, Runtime, Tool, ToolContract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from agent_runtime import Outcome, ToolResult
     from agent_runtime.config import HttpTool
 
+T = TypeVar("T")
 URL = "https://tools.test/pay"
 LONG_LEASE = 1e7
 """Seconds; a test that sleeps on a turned clock keeps its session."""
@@ -163,6 +164,11 @@ class Plan:
 
     def branch(self, name: str) -> Plan:
         return Plan(self.api, self.session.branch(name))
+
+    def each(self, entries: Iterable[T]) -> Iterator[tuple[Plan, T]]:
+        """Give each entry of a table a branch of its own, so that an unsettled step stands in nobody's way."""
+        for number, entry in enumerate(entries):
+            yield self.branch(f"entry_{number}"), entry
 
     def steps(self) -> Any:
         return self.session.steps()
