@@ -12,10 +12,11 @@ from agent_runtime._http import AsyncHttpSender, HttpSender
 from agent_runtime._model import SessionState
 from agent_runtime._oauth import seal_of
 from agent_runtime._session.async_session import AsyncSession, Opening
+from agent_runtime._session.hold import check_session_alias, hold, input_digest
 from agent_runtime._session.opening import opening
 from agent_runtime._session.session import Session
 from agent_runtime._session.settings import Settings, check_after_unknown
-from agent_runtime._session.shared import check_session_alias, hold, input_digest, table_of
+from agent_runtime._session.table import table_of
 from agent_runtime.config import defaults
 from agent_runtime.errors import ConfigError, SessionNotFound
 from agent_runtime.ledger import SqlLedger, current_owner, open_ledger
@@ -179,6 +180,13 @@ def _one(effect: Effect[R]) -> Steps[R]:
     return result
 
 
+def _give_back(claim: Claim) -> Steps[None]:
+    """Release the lease of a claim that no session object comes of."""
+    lease = claim.lease
+    if lease is not None:
+        yield from _one(Job(lambda ledger: ledger.release(lease)))
+
+
 class Runtime(_RuntimeBase):
     """A ledger, tools and credentials, for blocking code.
 
@@ -308,7 +316,11 @@ class Runtime(_RuntimeBase):
         self.close()
 
     def _session(self, claim: Claim, actor: str | None, subject_token: SubjectToken | None) -> Session:
-        return Session(hold(self._settings, claim, actor, subject_token))
+        try:
+            return Session(hold(self._settings, claim, actor, subject_token))
+        except ConfigError:
+            self._drive(_give_back(claim))
+            raise
 
     def _drive(self, steps: Steps[R]) -> R:
         return self._driver.drive(steps, None)
@@ -422,7 +434,11 @@ class AsyncRuntime(_RuntimeBase):
         self, steps: Steps[Claim], actor: str | None, subject_token: SubjectToken | None
     ) -> AsyncSession:
         claim = await self._drive(steps)
-        return AsyncSession(hold(self._settings, claim, actor, subject_token))
+        try:
+            return AsyncSession(hold(self._settings, claim, actor, subject_token))
+        except ConfigError:
+            await self._drive(_give_back(claim))
+            raise
 
     async def _drive(self, steps: Steps[R]) -> R:
         return await self._driver.drive(steps, None)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import httpx
+from sqlalchemy import text
 
 from agent_runtime import AsyncRuntime, Idempotency, RefreshToken, Runtime, Tool, ToolContract
+from agent_runtime.ledger import open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent_runtime.ledger import SqlLedger
     from agent_runtime.testing import VirtualClock
 
 TOKEN_URL = "https://as.test/token"
@@ -84,8 +87,8 @@ class Site:
             if form["grant_type"].endswith("token-exchange"):
                 more |= EXCHANGED
             value = f"access-{len(self.issued) + 1}"
-            lifetime = self.lifetime if isinstance(self.lifetime, int | float) else 300
-            self.issued[value] = (self.clock.wall() + max(lifetime, 1), form)
+            lifetime = 300.0 if self.lifetime in {None, ...} else float(self.lifetime)
+            self.issued[value] = (self.clock.wall() + max(lifetime, 1.0), form)
         reply = {"access_token": value, "token_type": "Bearer"} | more
         return httpx.Response(200, json=reply if self.lifetime is ... else reply | {"expires_in": self.lifetime})
 
@@ -182,6 +185,12 @@ def rotating(**settings: Any) -> RefreshToken:
     return RefreshToken(**CLIENT | {"account": "alice@crm", "refresh_token": "refresh-0"} | settings)
 
 
-def told(error: Any) -> dict[str, Any]:
-    """Return what an outcome says of its error."""
-    return json.loads(json.dumps(error))
+def open_ledger_closing(url: str, site: Site) -> Any:
+    """Open a ledger by the test's clock; closes at the end of a block."""
+    return closing(open_ledger(url, clock=site.clock))
+
+
+def rows(ledger: SqlLedger) -> list[dict[str, Any]]:
+    """Return the rows of refresh tokens."""
+    with ledger.engine.connect() as conn:
+        return [dict(row._mapping) for row in conn.execute(text("SELECT * FROM agent_runtime_tokens"))]
