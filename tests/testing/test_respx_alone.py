@@ -55,6 +55,16 @@ async def test_forgotten_route_reaches_the_async_test(backend, tool):
 
 
 @respx.mock
+def test_a_bug_in_a_mock_reaches_the_test(backend):
+    """A side effect with the wrong parameters raises its TypeError out of the call, and leaves the step unknown."""
+    respx.post(URL).mock(side_effect=lambda: None)
+    with Runtime(backend.url, tools=[DEBIT]) as runtime:
+        with pytest.raises(TypeError), runtime.open("orders") as session:
+            session.call(DEBIT, {"amount": 1})
+        assert [(step.state, step.attempts) for step in runtime.explain("orders")] == [("unknown", 1)]
+
+
+@respx.mock
 def test_forgotten_route_is_made_good():
     """Once the route is there, the same session goes on under the same key."""
     with Runtime("sqlite:///:memory:", tools=[DEBIT]) as runtime:
