@@ -242,3 +242,30 @@ def test_frozen_values_do_not_change():
     """What is frozen cannot be written to."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         frozen(make(), {}).args = b""
+
+
+def test_a_set_is_refused_also_where_a_list_field_would_take_it():
+    """A set that a model would read as a list has another order in every process."""
+
+    class Tagged(BaseModel):
+        tags: list[str]
+
+    class Other(BaseModel):
+        tags: set[str]
+
+    for given in ({"tags": {"a", "b"}}, Other(tags={"a", "b"})):
+        with pytest.raises(ArgumentsRefused, match="set"):
+            validate(make(args=Tagged), given)
+
+
+def test_args_that_hold_themselves_are_refused():
+    """A cycle has no end in JSON, with a model and without."""
+
+    class Loose(BaseModel):
+        value: object
+
+    cycle: dict = {}
+    cycle["value"] = cycle
+    for made in (make(), make(args=Loose)):
+        with pytest.raises(ArgumentsRefused):
+            validate(made, cycle)

@@ -57,8 +57,8 @@ from agent_runtime.config import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent_runtime._core.book import Place
     from agent_runtime._core.effects import Effect
+    from agent_runtime._core.places import Place
     from agent_runtime._model import Change, NewAttempt, NewOperation, NewStep, Write
     from agent_runtime.config import AnyTool
 
@@ -271,6 +271,7 @@ class World:
         effects: what was performed, in order.
         lease: whether the lease stands by the local deadline.
         slow: seconds that each send takes.
+        trouble: asked before each effect; what it raises is what the effect raises.
     """
 
     ledger: MemoryLedger
@@ -283,6 +284,7 @@ class World:
     slow: float = 0.0
     random: float = 0.5
     ids: int = 0
+    trouble: Callable[[Effect[Any]], None] | None = None
 
     def run(self, steps: Any) -> Any:
         """Drive a protocol to its end, or to the crash."""
@@ -305,6 +307,8 @@ class World:
 
     def perform(self, effect: Effect[Any]) -> Any:
         """Perform one effect."""
+        if self.trouble is not None:
+            self.trouble(effect)
         match effect:
             case Now():
                 return self.ledger.clock.now
