@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 FAULTS_OF_SETUP = (AssertionError, TypeError, AttributeError, NameError, NotImplementedError)
-"""What a mock without a route, or a hook with a bug, raises: whoever wrote it has to see it. The driver records first."""
+"""What a mock without a route, or a hook with a bug, raises: its author has to see it. The driver records it first."""
 
 
 class HttpSender:
