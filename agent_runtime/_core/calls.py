@@ -13,9 +13,9 @@ from agent_runtime._core.step import perform
 from agent_runtime._model import SETTLED, Deliver, OperationRecord, Outcome, SessionState, State, Took
 
 if TYPE_CHECKING:
-    from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call, Desk, Report
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.places import Place
     from agent_runtime._model import Source, StepRecord
     from agent_runtime.config import AnyTool
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.book import Ask, Book
+from agent_runtime._core.book import Book
+from agent_runtime._core.places import Ask
 from agent_runtime._core.tokens import Subject
 from agent_runtime.config import FunctionTool
 

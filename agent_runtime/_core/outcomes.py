@@ -32,7 +32,7 @@ from agent_runtime.errors import (
 )
 
 if TYPE_CHECKING:
-    from agent_runtime._core.book import Place
+    from agent_runtime._core.places import Place
     from agent_runtime._model import OperationRecord, Source
     from agent_runtime.config import AnyTool
 

@@ -16,9 +16,9 @@ from agent_runtime.config import FunctionTool, HeaderCarrier, defaults
 from agent_runtime.errors import EntryRefused, KeyConflict, LeaseLost, LedgerError, UnsettledStep
 
 if TYPE_CHECKING:
-    from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call, Desk
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.places import Place
     from agent_runtime._model import WriteOutcome
     from agent_runtime.config import AnyTool
 
