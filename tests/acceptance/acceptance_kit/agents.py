@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime import AsyncRuntime, Idempotency, RetryPolicy, Runtime, Timeouts, Tool, ToolContract
+from agent_runtime import AsyncRuntime, RetryPolicy, Runtime, Timeouts, Tool, ToolContract
 from agent_runtime._model import Advance, Reserve
 from agent_runtime.config import presets
 from agent_runtime.ledger import open_ledger
@@ -72,14 +72,14 @@ class Order:
     read: float = 30.0
 
 
-def tools_at(server: str, *, read: float = 30.0, attempts: int = 5) -> list[Tool]:
+def tools_at(server: str, *, read: float = 30.0, attempts: int = 5, has_lookup: bool = True) -> list[Tool]:
     """Return the tools of the server, with short waits between attempts; the legacy one honours no key."""
     policies = {
         "timeouts": Timeouts(read=read),
         "retry": RetryPolicy(attempts=attempts, base=0.05, cap=0.2),
     }
-    keyed = ToolContract(idempotency=presets.TOOL_BACKEND.idempotency, lookup=presets.TOOL_BACKEND.lookup, **policies)
-    assert isinstance(keyed.idempotency, Idempotency)
+    known = presets.TOOL_BACKEND
+    keyed = ToolContract(idempotency=known.idempotency, lookup=known.lookup if has_lookup else None, **policies)
     return [
         Tool("provision_database", url=f"{server}/tools/provision-database", contract=keyed),
         Tool("debit", url=f"{server}/tools/debit", contract=keyed),

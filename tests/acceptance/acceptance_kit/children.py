@@ -6,11 +6,15 @@ import multiprocessing
 import os
 import signal
 import time
+from contextlib import suppress
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 from acceptance_kit import agents
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from acceptance_kit.agents import Order
 
 ANSWERS_WITHIN = 30.0
@@ -22,6 +26,22 @@ LATE = ("alembic.command", "alembic.ddl", "httpx", "psycopg", "sqlalchemy.dialec
 # A fork server: each agent is a process of its own that has run nothing before, without paying for the imports.
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["__main__", agents.__name__, *LATE])
+
+
+LAST_WORDS = {"done", "raised", "halted"}
+
+
+def first_to_end(agents: Sequence[Agent], *, within: float = ANSWERS_WITHIN) -> tuple[Agent, str, Any]:
+    """Return the first of the agents to say a last word, that word, and what came with it."""
+    deadline = time.monotonic() + within
+    lines = {agent._line: agent for agent in agents}
+    while True:
+        for line in wait(lines, max(0.0, deadline - time.monotonic())):
+            agent = lines[line]
+            word, told = agent._hear()
+            if word in LAST_WORDS:
+                return agent, word, told
+        assert time.monotonic() < deadline, f"no agent ended within {within} s"
 
 
 class Agent:
@@ -48,15 +68,19 @@ class Agent:
         while True:
             if not self._line.poll(max(0.0, deadline - time.monotonic())):
                 raise AssertionError(f"the agent did not say {wanted!r} within {within} s")
-            word, told = self._line.recv()
-            if word == "opened":
-                self.session_id = told
-            elif word == "step":
-                self.steps.append(told)
+            word, told = self._hear()
             if word == wanted:
                 return told
-            if word in {"done", "raised", "halted"}:
+            if word in LAST_WORDS:
                 raise AssertionError(f"the agent said {word!r} ({told}), not {wanted!r}")
+
+    def _hear(self) -> tuple[str, Any]:
+        word, told = self._line.recv()
+        if word == "opened":
+            self.session_id = told
+        elif word == "step":
+            self.steps.append(told)
+        return word, told
 
     def go(self) -> None:
         """Tell an agent that waits to go on."""
@@ -67,6 +91,13 @@ class Agent:
         self.signal(signal.SIGKILL)
         self._process.join(ENDS_WITHIN)
         assert self._process.exitcode == -signal.SIGKILL, self._process.exitcode
+
+    def kill_if_running(self) -> None:
+        """End the process by SIGKILL, unless it has ended by itself."""
+        if self._process.is_alive():
+            with suppress(ProcessLookupError):
+                self.signal(signal.SIGKILL)
+        self._process.join(ENDS_WITHIN)
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from acceptance_kit.children import Agent
-    from agent_runtime._model import EvidenceRecord
+    from agent_runtime._model import EvidenceRecord, SessionRecord
     from examples.tool_backend.process import Backend
 
 
@@ -32,8 +32,13 @@ def states(agent: Agent) -> dict[str, str]:
 
 def session_state(agent: Agent) -> str:
     """Return the state of the agent's session."""
+    return str(session_record(agent).state)
+
+
+def session_record(agent: Agent) -> SessionRecord:
+    """Return the agent's session as the ledger has it."""
     with looking(agent) as runtime:
-        return next(str(one.state) for one in runtime.sessions() if one.id == agent.session_id)
+        return next(one for one in runtime.sessions() if one.id == agent.session_id)
 
 
 def evidence(agent: Agent, label: str) -> list[EvidenceRecord]:
