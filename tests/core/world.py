@@ -7,6 +7,7 @@ ledger and the server; a fresh `World.resume` raises the fence, as a claim does.
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from agent_runtime._core.effects import (
     Acquire,
     Credential,
     Invoke,
+    Job,
     LeaseHeld,
     Load,
     NewId,
@@ -124,6 +126,12 @@ class MemoryLedger:
             values=values,
             now=self.clock.now,
         )
+
+    def load(self, *, name: str, tenant: str) -> Future[Loaded | None]:
+        """Read the session without a lease, for its tenant only."""
+        future: Future[Loaded | None] = Future()
+        future.set_result(self.loaded() if (name, tenant) == (SESSION, "") else None)
+        return future
 
     def write(self, entry: Write) -> WriteOutcome:
         """Apply one entry, or say why it does not take."""
@@ -323,6 +331,8 @@ class World:
                 return self.ledger.operations.get(effect.operation_id)
             case Acquire():
                 return self.token.acquire(effect)
+            case Job():
+                return effect.start(self.ledger).result()
             case LeaseHeld():
                 return self.lease
             case Sleep():
