@@ -436,3 +436,31 @@ def test_an_attempt_whose_record_is_in_doubt_is_not_begun(stage: Stage, tool: An
     outcome = session.try_call(tool, {"n": 1})
     assert outcome.status == ("succeeded" if tool is provision else "unknown")
     assert stage.tools.effects[tool.name] == (1 if tool is provision else 0)
+
+
+def test_a_replay_passes_over_the_second_call_of_an_interrupted_one(sync_stage: Stage) -> None:
+    """Interrupted, called again, gone on: a resume gets the end at the first position, so the code calls once less."""
+    stage = sync_stage
+
+    def interrupt(request: httpx.Request) -> httpx.Response:
+        raise KeyboardInterrupt
+
+    def plan() -> list[str]:
+        session = stage.open()
+        steps = []
+        for _ in range(2):
+            try:
+                steps.append(session.call(provision, {"gb": 1}).step)
+                break
+            except KeyboardInterrupt:
+                continue
+        steps.append(session.call(notify, {"to": "ana"}).step)
+        steps.append(session.call(provision, {"gb": 1}).step)  # a second wish of the same kind
+        session.close()
+        return steps
+
+    stage.tools.script("provision", interrupt)
+    assert plan() == ["step_002", "step_003", "step_004"]
+    for _ in range(2):
+        assert plan() == ["step_001", "step_003", "step_004"]
+    assert stage.tools.effects == {"provision": 2, "notify": 1}
