@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
+import signal
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -142,6 +144,7 @@ class Moments:
 
 def live(order: Order, line: Connection) -> None:
     """Work an order, and tell over the line what happens; the target of a child process."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.getLogger("agent_runtime").addHandler(logging.NullHandler())
     if order.on_go:
         line.send(("ready", None))

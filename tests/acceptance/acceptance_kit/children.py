@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ANSWERS_WITHIN = 30.0
 ENDS_WITHIN = 15.0
+SHOWS_WITHIN = 0.5
 
 # What the package imports only when it is wanted.
 LATE = ("alembic.command", "alembic.ddl", "httpx", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlite3")
@@ -67,12 +68,17 @@ class Agent:
         deadline = time.monotonic() + within
         while True:
             if not self._line.poll(max(0.0, deadline - time.monotonic())):
-                raise AssertionError(f"the agent did not say {wanted!r} within {within} s")
+                self._show_stacks()
+                raise AssertionError(f"the agent did not say {wanted!r} within {within} s; its stacks are on stderr")
             word, told = self._hear()
             if word == wanted:
                 return told
             if word in LAST_WORDS:
                 raise AssertionError(f"the agent said {word!r} ({told}), not {wanted!r}")
+
+    def _show_stacks(self) -> None:
+        self.signal(signal.SIGUSR1)
+        time.sleep(SHOWS_WITHIN)
 
     def _hear(self) -> tuple[str, Any]:
         word, told = self._line.recv()
