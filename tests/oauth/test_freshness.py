@@ -127,7 +127,7 @@ def test_O6_a_throttled_token_request_waits_as_asked(api: Api, site: Site, clock
     began = clock.boottime()
     assert api.do(session.try_call, "pay", {"n": 1}).ok
     assert 3 <= clock.boottime() - began < 4
-    assert [call.headers["Authorization"] for call in site.calls] == ["Bearer access-1"]
+    assert [call.headers["Authorization"] for call in site.calls] == ["Bearer issued-canary-1"]
 
 
 def test_O6_a_token_that_is_good_is_not_touched_by_a_refresh_that_fails(api: Api, site: Site) -> None:
@@ -137,7 +137,7 @@ def test_O6_a_token_that_is_good_is_not_touched_by_a_refresh_that_fails(api: Api
     site.on_tool = [unauthorised()]
     site.on_token = [httpx.Response(429, json={"message": "x"}, headers={"Retry-After": "3"})]
     assert api.do(session.try_call, "pay", {"n": 2}).ok
-    assert site.calls[-1].headers["Authorization"] == "Bearer access-2"
+    assert site.calls[-1].headers["Authorization"] == "Bearer issued-canary-2"
 
 
 @pytest.mark.parametrize("lifetime", [3600, "3600", 3599.7, "3599.7", 0, None, -1, ...], ids=str)
@@ -214,7 +214,8 @@ def test_O8_users_never_get_each_others_tokens(api: Api, site: Site) -> None:
     """Calls of two users' sessions at once: each carries the token that was exchanged for its own user."""
     runtime = api.runtime(tool(auth=OBO))
     sessions = {
-        user: api.do(runtime.open, f"plan-{user}", actor=user, subject_token=f"assertion-{user}") for user in ("a", "b")
+        user: api.do(runtime.open, f"plan-{user}", actor=user, subject_token=f"subject-canary-{user}")
+        for user in ("a", "b")
     }
     calls = [
         lambda user=user, at=at: sessions[user].branch(f"x{at}").try_call("pay", {"user": user, "n": at})
@@ -223,7 +224,7 @@ def test_O8_users_never_get_each_others_tokens(api: Api, site: Site) -> None:
     ]
     assert all(outcome.ok for outcome in api.gather(*calls))
     for call in site.calls:
-        assert site.of(call)["assertion"] == f"assertion-{json.loads(call.content)['user']}"
+        assert site.of(call)["assertion"] == f"subject-canary-{json.loads(call.content)['user']}"
     assert len(site.forms) == 2
 
 
@@ -236,9 +237,13 @@ def test_A34_each_assertion_scope_and_audience_has_its_own_token(api: Api, site:
     ]
     runtime = api.runtime(*tools)
     proofs = [("u1", "a1"), ("u1", "a2"), ("u2", "a3")]
-    sessions = [api.do(runtime.open, proof, actor=user, subject_token=proof) for user, proof in proofs]
+    sessions = [
+        api.do(runtime.open, proof, actor=user, subject_token=f"subject-canary-{proof}") for user, proof in proofs
+    ]
     calls = [
-        lambda session=session, at=at, name=one.name, proof=proof[1]: session.branch(f"b{at}").try_call(name, {"p": proof})
+        lambda session=session, at=at, name=one.name, proof=proof[1]: session.branch(f"b{at}").try_call(
+            name, {"p": proof}
+        )
         for at in range(6)
         for session, proof in zip(sessions, proofs, strict=True)
         for one in tools
@@ -248,27 +253,27 @@ def test_A34_each_assertion_scope_and_audience_has_its_own_token(api: Api, site:
     wanted = {f"/{at}": (one.scope, one.audience) for at, one in enumerate(tools)}
     for call in site.calls:
         form = site.of(call)
-        assert form["subject_token"] == json.loads(call.content)["p"]
+        assert form["subject_token"] == "subject-canary-" + json.loads(call.content)["p"]
         assert (form["scope"], form["audience"]) == wanted[call.url.path]
     assert len(site.forms) == 9
 
 
 def test_A34_a_session_without_its_assertion_uses_no_other(api: Api, site: Site) -> None:
     """Resumed without the user's token, a session says what it wants, though another user's token is at hand."""
-    first = api.open(tool(auth=OBO), actor="a", subject_token="assertion-a")
+    first = api.open(tool(auth=OBO), actor="a", subject_token="subject-canary-a")
     site.on_tool = [httpx.Response(429, headers={"Retry-After": "900"})]
     assert api.do(first.try_call, "pay", {"n": 1}).kind == "parked"
     api.do(first.close)
     site.clock.advance(1000)
     runtime = api.runtime(tool(auth=OBO))
-    api.do(api.do(runtime.open, "other", actor="b", subject_token="assertion-b").call, "pay", {"n": 2})
+    api.do(api.do(runtime.open, "other", actor="b", subject_token="subject-canary-b").call, "pay", {"n": 2})
     resumed = api.do(runtime.resume, first.id)
     outcome = api.do(resumed.try_call, "pay", {"n": 1})
     assert (outcome.state, outcome.kind, outcome.attempts) == ("ready", "auth", 1)
     assert outcome.error["code"] == "subject_token_missing"
     assert "session.authenticate(subject_token=" in outcome.error["detail"]
-    api.do(resumed.authenticate, subject_token="assertion-a2")
-    assert api.do(resumed.call, "pay", {"n": 1}).value == {"for": "assertion-a2"}
+    api.do(resumed.authenticate, subject_token="subject-canary-a2")
+    assert api.do(resumed.call, "pay", {"n": 1}).value == {"for": "a2"}
     assert len({call.headers["Idempotency-Key"] for call in site.calls}) == 2
 
 
@@ -282,14 +287,14 @@ def test_O9_new_proof_is_asked_for_with_its_claims(api: Api, site: Site) -> None
         "claims": claims,
     }
     site.on_token = [httpx.Response(400, json=refusal)]
-    session = api.open(tool(auth=OBO), actor="alice", subject_token="assertion-1")
+    session = api.open(tool(auth=OBO), actor="alice", subject_token="subject-canary-1")
     outcome = api.do(session.try_call, "pay", {"n": 1})
     assert (outcome.state, outcome.reason, outcome.attempts) == ("ready", "auth", 0)
     assert (outcome.error["code"], outcome.error["claims"]) == ("interaction_required", claims)
     assert "AADSTS50076" in outcome.error["description"]
     assert "let alice sign in again" in outcome.error["detail"]
     assert site.calls == []
-    api.do(session.authenticate, subject_token="assertion-2")
+    api.do(session.authenticate, subject_token="subject-canary-2")
     assert api.do(session.call, "pay", {"n": 1}).step == "step_002"
     assert len({call.headers["Idempotency-Key"] for call in site.calls}) == 1
 
@@ -299,7 +304,7 @@ def test_a_claims_challenge_of_the_tool_waits_without_a_refresh(api: Api, site: 
     claims = '{"access_token":{"nbf":{"essential":true}}}'
     packed = base64.b64encode(claims.encode()).decode()
     site.on_tool = [unauthorised(f'Bearer realm="", error="insufficient_claims", claims="{packed}"')]
-    session = api.open(tool(auth=OBO), actor="alice", subject_token="assertion-1")
+    session = api.open(tool(auth=OBO), actor="alice", subject_token="subject-canary-1")
     outcome = api.do(session.try_call, "pay", {"n": 1})
     assert (outcome.state, outcome.kind, outcome.error["claims"]) == ("ready", "auth", claims)
     assert (len(site.forms), len(site.calls)) == (1, 1)
@@ -314,15 +319,15 @@ def test_an_ambiguous_step_without_a_token_stays_unknown(api: Api, site: Site) -
         raise httpx.ReadTimeout("lost", request=request)
 
     site.on_tool = [lose]
-    session = api.open(tool(auth=OBO, contract=slow_contract()), actor="alice", subject_token="assertion-1")
+    session = api.open(tool(auth=OBO, contract=slow_contract()), actor="alice", subject_token="subject-canary-1")
     site.on_token = [site_issue, httpx.Response(400, json={"error": "invalid_grant"})]
     with pytest.raises(StepUnknown) as caught:
         api.do(session.call, "pay", {"n": 1})
     assert "session.authenticate(subject_token=" in str(caught.value)
     assert caught.value.outcome.error["code"] == "invalid_grant"
     assert len(site.calls) == 1
-    api.do(session.authenticate, subject_token="assertion-2")
-    assert api.do(session.call, "pay", {"n": 1}).value == {"for": "assertion-2"}
+    api.do(session.authenticate, subject_token="subject-canary-2")
+    assert api.do(session.call, "pay", {"n": 1}).value == {"for": "2"}
     assert len({call.headers["Idempotency-Key"] for call in site.calls}) == 1
 
 
@@ -418,7 +423,7 @@ def test_another_identity_resends_nothing(api: Api, site: Site, change: str) -> 
         "account": StaticToken(token="u", principal="acct-2"),
         "subject": TokenExchange(**CLIENT, subject=StaticToken(token="u", principal="bob")),
     }[change]
-    named = {"actor": "alice", "subject_token": "assertion"} if change == "subject" else {}
+    named = {"actor": "alice", "subject_token": "subject-canary-1"} if change == "subject" else {}
     first = api.open(tool(auth=before), **named)
     assert api.do(first.try_call, "pay", {"n": 1}).state == "unknown"
     api.do(first.close)
@@ -432,20 +437,20 @@ def test_another_identity_resends_nothing(api: Api, site: Site, change: str) -> 
 
 def test_a_session_is_not_lent_to_another_actor(api: Api) -> None:
     """A session that acts for one user cannot be opened or authenticated for another."""
-    session = api.open(tool(auth=OBO), actor="alice", subject_token="assertion-1")
+    session = api.open(tool(auth=OBO), actor="alice", subject_token="subject-canary-1")
     with pytest.raises(ConfigError, match="acts for 'alice', not for 'bob'"):
         api.do(session.authenticate, subject_token="x", actor="bob")
     api.do(session.close)
     with pytest.raises(ConfigError, match="acts for 'alice', not for 'bob'"):
-        api.open(tool(auth=OBO), actor="bob", subject_token="assertion-2")
-    again = api.open(tool(auth=OBO), actor="alice", subject_token="assertion-1")  # the refused one holds no lease
+        api.open(tool(auth=OBO), actor="bob", subject_token="subject-canary-2")
+    again = api.open(tool(auth=OBO), actor="alice", subject_token="subject-canary-1")  # the refused one holds no lease
     assert again.id == session.id
 
 
 def test_a_subject_needs_a_name(api: Api) -> None:
     """A user's token without the user's name is refused, and so is a call for a user that nobody named."""
     with pytest.raises(ConfigError, match="needs actor="):
-        api.open(tool(auth=OBO), subject_token="assertion-1")
+        api.open(tool(auth=OBO), subject_token="subject-canary-1")
     session = api.open(tool(auth=OBO), alias="nameless")
     with pytest.raises(ConfigError, match="does not say for whom"):
         api.do(session.call, "pay", {"n": 1})
@@ -465,12 +470,12 @@ def test_a_token_function_is_asked_before_every_send(api: Api, site: Site) -> No
 
 def test_a_users_token_may_be_a_function(api: Api, site: Site) -> None:
     """A function gives the user's current token at each exchange, so that a long plan outlives the first one."""
-    current = ["assertion-1"]
+    current = ["subject-canary-1"]
     session = api.open(tool(auth=OBO), actor="alice", subject_token=lambda: current[0])
     api.do(session.call, "pay", {"n": 1})
     site.clock.advance(400)
-    current[0] = "assertion-2"
-    assert api.do(session.call, "pay", {"n": 2}).value == {"for": "assertion-2"}
+    current[0] = "subject-canary-2"
+    assert api.do(session.call, "pay", {"n": 2}).value == {"for": "2"}
 
 
 def test_O12_a_cancelled_caller_does_not_tear_the_refresh(tmp_path: Path, site: Site) -> None:
@@ -585,13 +590,13 @@ def test_O12_closing_waits_for_a_refresh_that_is_out(tmp_path: Path, site: Site)
     with open_ledger_closing(f"sqlite:///{tmp_path}/agent.db", site) as ledger:
         row = rows(ledger)[0]
     assert (row["holder"], row["doubts"], row["version"]) == (None, 0, 2)
-    assert site.refresh != "refresh-0"
+    assert site.refresh != "refresh-canary-0"
 
 
 def test_the_user_token_is_never_forwarded(api: Api, site: Site) -> None:
     """No tool request holds the user's own token, in any header, URL or body."""
-    session = api.open(tool(auth=OBO), actor="alice", subject_token="assertion-canary")
+    session = api.open(tool(auth=OBO), actor="alice", subject_token="subject-canary-x")
     api.do(session.call, "pay", {"n": 1})
     for call in site.calls:
-        assert "assertion-canary" not in str(call.url) + repr(call.headers.raw) + call.content.decode()
+        assert "subject-canary-x" not in str(call.url) + repr(call.headers.raw) + call.content.decode()
     assert site.calls[0].url == TOOL_URL

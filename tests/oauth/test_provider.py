@@ -134,7 +134,7 @@ def account(provider: Provider, refresh_token: str, **more: Any) -> RefreshToken
 
 
 def test_a_rotating_token_goes_on_after_a_restart(kind: str, tmp_path: Path, provider: Provider) -> None:
-    """The settings still bring the first refresh token; each new process goes on with the newest, and none is reused."""
+    """The settings still bring the first refresh token; a new process goes on with the newest, and none is reused."""
     front = Front()
     before = provider.counts()
     auth = account(provider, provider.grant())
