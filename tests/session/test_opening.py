@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import uuid
@@ -11,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from agent_runtime import AsyncSession, ConfigError, Session, StepFailed, StepUnknown, UnsettledStep
+from agent_runtime import (
+    AsyncSession,
+    ConfigError,
+    Idempotency,
+    Session,
+    StepFailed,
+    StepUnknown,
+    ToolContract,
+    UnsettledStep,
+    tool,
+)
 from agent_runtime.errors import (
     InputChanged,
     LeaseLost,
@@ -367,3 +378,51 @@ def test_a_worker_that_died_leaves_what_a_resume_needs(stage: Stage) -> None:
         assert again.report.resent == ["step_001"]
     assert result.server_replayed
     assert stage.tools.effects["provision"] == 1
+
+
+def test_a_busy_async_object_does_not_give_way(async_stage: Stage) -> None:
+    """While a call of it is out, another object of the process gets `SessionBusy`; afterwards it is let in."""
+    stage = async_stage
+    came, go = asyncio.Event(), asyncio.Event()
+
+    class Held(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            came.set()
+            await go.wait()
+            return stage.tools(request)
+
+    async def work() -> None:
+        runtime = stage.runtime(client=httpx.AsyncClient(transport=Held())).target
+        session = await runtime.open("orders")
+        task = asyncio.create_task(session.call(notify, {"to": "ana"}))
+        await came.wait()
+        with pytest.raises(SessionBusy):
+            await runtime.open("orders", wait=0)
+        go.set()
+        await task
+        again = await runtime.open("orders", wait=0)
+        assert (await again.call(notify, {"to": "ana"})).source == "ledger"
+
+    stage.run(work())
+
+
+def test_values_of_a_function_stand_in_its_steps_branch(sync_stage: Stage) -> None:
+    """`record` inside a function tool counts apart from the session's own, so that both replay by themselves."""
+    session: Any = None
+
+    @tool(contract=ToolContract(idempotency=Idempotency()))
+    def choose(n: int) -> Any:
+        return session.record("dice", lambda: n)
+
+    runtime = sync_stage.runtime(choose)
+    for _ in range(2):
+        session = runtime.open("orders")
+        seen = [
+            session.record("dice", lambda: 1),
+            session.call(choose, {"n": 2}).value,
+            session.record("dice", lambda: 3),
+        ]
+        session.close()
+        assert seen == [1, 2, 3]
+    branches = [(value.branch, value.index) for value in sync_stage.loaded().values]
+    assert sorted(branches) == [("", 1), ("", 2), ("step_001", 1)]
