@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import respx
 
-from tests.bugs.harness import URL, Api, Target, TurnedClock
+from agent_runtime.testing import VirtualClock
+from tests.bugs.harness import NOW, URL, Api, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,8 +34,8 @@ def api_on_both(request: pytest.FixtureRequest, backend: Backend) -> Iterator[Ap
 
 
 @pytest.fixture
-def clock() -> TurnedClock:
-    return TurnedClock()
+def clock() -> VirtualClock:
+    return VirtualClock(start=NOW)
 
 
 @pytest.fixture

@@ -23,34 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 URL = "https://tools.test/pay"
-LONG_LEASE = 1e7
-"""Seconds; a test that sleeps on a turned clock keeps its session."""
-
-
-class TurnedClock:
-    """A clock that stands still until somebody sleeps on it; what was slept is kept."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.sleeps: list[float] = []
-
-    def wall(self) -> float:
-        return 1_800_000_000.0 + self.seconds
-
-    def boottime(self) -> float:
-        return 5_000.0 + self.seconds
-
-    def advance(self, seconds: float) -> None:
-        self.seconds += seconds
-
-    def sleep(self, seconds: float) -> None:
-        assert seconds >= 0, seconds
-        self.sleeps.append(seconds)
-        self.seconds += seconds
-
-    async def sleep_async(self, seconds: float) -> None:
-        self.sleep(seconds)
-        await asyncio.sleep(0)
+NOW = 1_800_000_000
+"""Where the tests' clock begins (UTC epoch seconds)."""
 
 
 class Api:
@@ -77,7 +51,7 @@ class Api:
         """Open a runtime of its own on the test's ledger, as another process would."""
         settings = {"random": lambda: 0.5} | settings
         if clock is not None:
-            settings = {"clock": clock, "lease": LONG_LEASE} | settings
+            settings["clock"] = clock
         if "client" not in settings:
             settings["client"] = self.client()
         make = AsyncRuntime if self.is_async else Runtime

@@ -13,8 +13,9 @@ import pytest
 from agent_runtime import AsyncRuntime, Runtime, ToolContract
 from agent_runtime.errors import LedgerUnavailable
 from agent_runtime.ledger import open_ledger
+from agent_runtime.testing import VirtualClock
 from tests.bugs.dying import BrokenLedger, advances_to
-from tests.bugs.harness import Api, TurnedClock, breaks, does, loses, says, tool
+from tests.bugs.harness import Api, breaks, does, loses, says, tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ NOT_SENT = [httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout]
 MAYBE_SENT = [httpx.WriteTimeout, httpx.WriteError, httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError]
 
 
-class WatchedClock(TurnedClock):
+class WatchedClock(VirtualClock):
     """Reads the step's state from the file, past the product, whenever somebody begins to wait."""
 
     def __init__(self, path: str) -> None:
@@ -40,6 +41,9 @@ class WatchedClock(TurnedClock):
             rows = conn.execute("SELECT state, maybe_applied FROM agent_runtime_operations").fetchall()
         self.seen += [(state, bool(maybe)) for state, maybe in rows]
         super().sleep(seconds)
+
+    async def sleep_async(self, seconds: float) -> None:
+        self.sleep(seconds)
 
 
 @pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.RemoteProtocolError])
@@ -71,7 +75,7 @@ def test_A19_without_key_support_nothing_is_sent_again(api_on_both: Api, target:
 
 @pytest.mark.parametrize("error", NOT_SENT)
 def test_A20_what_was_provably_not_sent_is_tried_again(
-    api: Api, target: Put, clock: TurnedClock, error: type[Exception]
+    api: Api, target: Put, clock: VirtualClock, error: type[Exception]
 ) -> None:
     """Connect and pool errors prove that nothing arrived: tried again even without a key, and never unknown."""
     there = target(breaks(error), breaks(error), does(), honours=False)
@@ -85,7 +89,7 @@ def test_A20_what_was_provably_not_sent_is_tried_again(
 
 @pytest.mark.parametrize("error", NOT_SENT)
 def test_A20_what_never_reached_the_tool_waits_and_is_no_failure(
-    api: Api, target: Put, clock: TurnedClock, error: type[Exception]
+    api: Api, target: Put, clock: VirtualClock, error: type[Exception]
 ) -> None:
     """With the budget spent and nothing sent, the step is pending: the same call goes on with it later."""
     there = target(breaks(error))
@@ -121,7 +125,7 @@ def test_A21_an_interruption_of_the_send_begins_no_attempt(tmp_path: Path, stop:
         raise stop
 
     client = httpx.Client(transport=httpx.MockTransport(interrupted))
-    clock = TurnedClock()
+    clock = VirtualClock()
     with client, Runtime(f"sqlite:///{tmp_path}/a.db", tools=[tool()], client=client, clock=clock) as runtime:
         session = runtime.open("plan")
         with pytest.raises(stop):
@@ -129,7 +133,7 @@ def test_A21_an_interruption_of_the_send_begins_no_attempt(tmp_path: Path, stop:
         assert [(step.state, step.attempts) for step in session.steps()] == [("unknown", 1)]
         session.close()
     assert len(sends) == 1
-    assert clock.sleeps == []
+    assert clock.slept == []
 
 
 @pytest.mark.parametrize("way", ["cancel", "timeout"])
@@ -168,7 +172,7 @@ def test_A21_a_cancelled_call_begins_no_attempt(tmp_path: Path, way: str) -> Non
     assert len(sends) <= 1
 
 
-class InterruptingClock(TurnedClock):
+class InterruptingClock(VirtualClock):
     """Whoever waits is interrupted."""
 
     def sleep(self, seconds: float) -> None:

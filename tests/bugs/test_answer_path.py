@@ -20,7 +20,8 @@ from agent_runtime import (
 from tests.bugs.harness import breaks, does, keyed, loses, says, tool
 
 if TYPE_CHECKING:
-    from tests.bugs.harness import Api, Target, TurnedClock
+    from agent_runtime.testing import VirtualClock
+    from tests.bugs.harness import Api, Target
 
 Put = "Callable[..., Target]"
 
@@ -32,7 +33,7 @@ PAGES = [breaks(httpx.ConnectError), breaks(httpx.ReadTimeout), says(404), says(
 
 
 @pytest.mark.parametrize("way", [(SEE_A,), (SEE_A, TO_B), (SEE_A, TO_B, TO_B)])
-def test_what_follows_a_303_says_nothing_of_the_write(api: Api, target: Put, clock: TurnedClock, way: tuple) -> None:
+def test_what_follows_a_303_says_nothing_of_the_write(api: Api, target: Put, clock: VirtualClock, way: tuple) -> None:
     """A write answered by 303 was taken: whatever becomes of the pages after it, the write is neither sent again nor
     reported as failed."""
     there = target(does(), at="https://tools.test/")
@@ -44,7 +45,7 @@ def test_what_follows_a_303_says_nothing_of_the_write(api: Api, target: Put, clo
     assert [request.method for request in there.requests].count("POST") == len(PAGES)
 
 
-def test_a_stored_half_done_end_is_read_by_a_look_up(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_a_stored_half_done_end_is_read_by_a_look_up(api: Api, target: Put, clock: VirtualClock) -> None:
     """A look-up that finds the tool's stored "partly applied" ends the step as failed with an effect that may stand,
     and it is not issued again."""
     stored = {"type": "https://tools.test/problems/partly-applied", "title": "Partly applied", "status": 500}
@@ -58,7 +59,7 @@ def test_a_stored_half_done_end_is_read_by_a_look_up(api: Api, target: Put, cloc
             plan.reissue("step_001")
 
 
-def test_no_attempt_begins_after_its_expiry(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_no_attempt_begins_after_its_expiry(api: Api, target: Put, clock: VirtualClock) -> None:
     """A wait that the tool asked for may pass ``expires_at``: the call is cancelled then, not sent."""
     there = target(says(429, headers={"Retry-After": "20"}), does())
     with api.worker(tool(), clock=clock).open() as plan:
@@ -67,7 +68,7 @@ def test_no_attempt_begins_after_its_expiry(api: Api, target: Put, clock: Turned
     assert there.sends == 1
 
 
-def test_no_attempt_begins_after_its_expiry_on_a_proven_absence(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_no_attempt_begins_after_its_expiry_on_a_proven_absence(api: Api, target: Put, clock: VirtualClock) -> None:
     """Absence that is proven after ``expires_at`` ends the call as failed with no effect; it is not sent again."""
     lookup = HttpLookup(url="/state/{key}", absence_is_proof=True, settle_after=60)
     target(says(404), at="https://tools.test/state/")
@@ -85,7 +86,7 @@ def test_no_attempt_begins_after_its_expiry_on_a_proven_absence(api: Api, target
     "promise", [Idempotency(in_progress_ttl=30), Idempotency(lifetime=30 / 0.9)], ids=["claim", "lifetime"]
 )
 def test_a_wait_does_not_carry_a_resend_past_the_claim(
-    api: Api, target: Put, clock: TurnedClock, promise: Idempotency
+    api: Api, target: Put, clock: VirtualClock, promise: Idempotency
 ) -> None:
     """A resend that was in order before its wait is not, once the tool may have forgotten the key: it is not sent."""
     there = target(says(503, headers={"Retry-After": "40"}), does())
@@ -95,7 +96,7 @@ def test_a_wait_does_not_carry_a_resend_past_the_claim(
     assert there.sends == 1
 
 
-def test_a_key_bound_to_its_token_is_not_sent_under_the_next(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_a_key_bound_to_its_token_is_not_sent_under_the_next(api: Api, target: Put, clock: VirtualClock) -> None:
     """Where keys are bound to tokens, a token that has changed by itself stops a resend."""
     tokens = iter(["first", "second", "third", "fourth"])
     there = target(loses(), does())
@@ -132,7 +133,7 @@ def test_a_stored_half_done_end_on_a_first_send_is_anothers(api: Api, target: Pu
     assert (outcome.status, outcome.reason) == ("unknown", "key_conflict")
 
 
-def test_an_absence_counts_from_when_it_was_asked(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_an_absence_counts_from_when_it_was_asked(api: Api, target: Put, clock: VirtualClock) -> None:
     """A look-up that was sent before absence counts, and answered after, is none of the two that prove it."""
 
     def slow(there: Target, request: httpx.Request) -> httpx.Response:

@@ -17,7 +17,8 @@ from tests.bugs.harness import does, keyed, says, tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.bugs.harness import Api, TurnedClock
+    from agent_runtime.testing import VirtualClock
+    from tests.bugs.harness import Api
 
 Put = "Callable[..., Target]"
 PATIENCE = 20
@@ -39,7 +40,7 @@ def test_A26_a_refusal_is_one_request_and_keeps_what_was_said(api: Api, target: 
 
 
 @pytest.mark.parametrize("contract", [keyed(), ToolContract()], ids=["keyed", "keyless"])
-def test_A26_not_applied_is_tried_again(api: Api, target: Put, clock: TurnedClock, contract: ToolContract) -> None:
+def test_A26_not_applied_is_tried_again(api: Api, target: Put, clock: VirtualClock, contract: ToolContract) -> None:
     """Statuses that say "not applied" are tried again under the same key, also where no key is honoured."""
     there = target(does())
     with api.worker(tool(contract=contract), clock=clock).open() as plan:
@@ -50,7 +51,7 @@ def test_A26_not_applied_is_tried_again(api: Api, target: Put, clock: TurnedCloc
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
-def test_A26_a_gateways_error_is_a_lost_answer(api: Api, target: Put, clock: TurnedClock, status: int) -> None:
+def test_A26_a_gateways_error_is_a_lost_answer(api: Api, target: Put, clock: VirtualClock, status: int) -> None:
     """With keys honoured such a request is sent again under its key; to the end of the budget it stays unknown."""
     there = target(says(status), does())
     with api.worker(tool(), clock=clock).open() as plan:
@@ -66,7 +67,7 @@ SERVER_ERRORS = [(keyed(), [500, 501, 505, 599]), (ToolContract(), [500, 501, 50
 
 @pytest.mark.parametrize(("contract", "statuses"), SERVER_ERRORS, ids=["keyed", "keyless"])
 def test_A26_a_server_error_proves_nothing(
-    api: Api, target: Put, clock: TurnedClock, contract: ToolContract, statuses: list[int]
+    api: Api, target: Put, clock: VirtualClock, contract: ToolContract, statuses: list[int]
 ) -> None:
     """Unknown after one request; without keys that is so for every 5xx. The public reports count 501 among refusals;
     nothing that a server says with a 5xx proves that it did nothing, so here it is unknown like a 500."""
@@ -78,7 +79,9 @@ def test_A26_a_server_error_proves_nothing(
     assert there.sends == len(statuses)
 
 
-def test_A26_a_declared_not_applied_is_tried_again_and_never_unknown(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_A26_a_declared_not_applied_is_tried_again_and_never_unknown(
+    api: Api, target: Put, clock: VirtualClock
+) -> None:
     """Where the contract says that its 500 means "not performed", the step waits as ready once the budget is spent."""
     there = target(says(500))
     with api.worker(tool(contract=keyed(on_5xx="not_applied")), clock=clock).open() as plan:
@@ -150,7 +153,7 @@ def test_A27_a_body_beyond_the_limit(api: Api, target: Put) -> None:
     assert there.sends == 1
 
 
-def test_A27_a_gateways_page_acts_like_its_status(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_A27_a_gateways_page_acts_like_its_status(api: Api, target: Put, clock: VirtualClock) -> None:
     """A 502 with an HTML page is a 502, and the page's beginning is kept where nothing better comes."""
     there = target(says(502, content=HTML), does())
     with api.worker(tool(), clock=clock).open() as plan:

@@ -19,7 +19,8 @@ from tests.bugs.harness import does, keyed, says, tables, tool
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.bugs.harness import Api, Target, TurnedClock
+    from agent_runtime.testing import VirtualClock
+    from tests.bugs.harness import Api, Target
 
 Put = "Callable[..., Target]"
 
@@ -84,7 +85,7 @@ def test_A02_what_json_cannot_carry_is_refused_before_a_row(
     assert there.sends == 1
 
 
-def test_A03_args_changed_during_the_call_change_nothing(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_A03_args_changed_during_the_call_change_nothing(api: Api, target: Put, clock: VirtualClock) -> None:
     """A hook that appends to the args while the first attempt is out leaves key, bytes and row as they were."""
     args: dict[str, Any] = {"items": [1]}
 
@@ -101,7 +102,7 @@ def test_A03_args_changed_during_the_call_change_nothing(api: Api, target: Put, 
         assert plan.call("pay", {"items": [1]}).source == "ledger"
 
 
-def test_A06_one_key_over_all_attempts(api_on_both: Api, target: Put, clock: TurnedClock) -> None:
+def test_A06_one_key_over_all_attempts(api_on_both: Api, target: Put, clock: VirtualClock) -> None:
     """Attempts of one process, and of the next one that resumes, carry the key that stands in the ledger."""
     there = target(says(503), says(503), says(503, headers={"Retry-After": "3600"}), does())
     with api_on_both.worker(tool(), clock=clock).open() as plan:
@@ -114,7 +115,7 @@ def test_A06_one_key_over_all_attempts(api_on_both: Api, target: Put, clock: Tur
     assert (there.sends, len(there.effects)) == (4, 1)
 
 
-def test_A07_nothing_that_lives_shortly_is_in_the_key(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_A07_nothing_that_lives_shortly_is_in_the_key(api: Api, target: Put, clock: VirtualClock) -> None:
     """Another token, another time and another process between two attempts: one key, made from the call alone."""
     tokens = iter(["first", "second", "third"])
     auth = TokenCallable(function=lambda: next(tokens), principal="acct-7")

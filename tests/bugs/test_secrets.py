@@ -16,7 +16,7 @@ from tests.bugs.harness import Api, breaks, does, dump, keyed, logged, says, too
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.bugs.harness import TurnedClock
+    from agent_runtime.testing import VirtualClock
 
 Put = "Callable[..., Target]"
 TOKENS = "https://auth.test/token"
@@ -50,7 +50,7 @@ def told(error: BaseException) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_A40_a_whole_run_leaves_no_secret_anywhere(
-    api_on_both: Api, target: Put, clock: TurnedClock, tmp_path: Path, kind: str
+    api_on_both: Api, target: Put, clock: VirtualClock, tmp_path: Path, kind: str
 ) -> None:
     """Good and bad days with every kind of credential, all loggers at DEBUG: the secret is in the request alone."""
     auth, secret = KINDS[kind]

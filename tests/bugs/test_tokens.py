@@ -16,7 +16,7 @@ from tests.bugs.harness import Api, Target, does, says, tool
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.bugs.harness import TurnedClock
+    from agent_runtime.testing import VirtualClock
 
 Put = "Callable[..., Target]"
 PATIENCE = 20
@@ -25,7 +25,7 @@ TOKENS = "https://auth.test/token"
 AUTH = ClientCredentials(token_url=TOKENS, client_id="agent", client_secret="hush")
 
 
-def issues(lifetime: float, clock: TurnedClock | None = None, skew: float = 0.0) -> Any:
+def issues(lifetime: float, clock: VirtualClock | None = None, skew: float = 0.0) -> Any:
     """Issue tokens t1, t2 and so on; the server's clock may go wrong by ``skew`` seconds."""
 
     def step(target: Target, request: httpx.Request) -> httpx.Response:
@@ -111,7 +111,7 @@ def test_A30_a_second_loop_of_one_runtime_waits_for_its_own_token(tmp_path: Path
 @pytest.mark.parametrize("left", [0.1, 5])
 @pytest.mark.parametrize("skew", [-30, 0, 30])
 def test_A31_a_token_about_to_end_is_replaced_before_the_send(
-    api: Api, target: Put, clock: TurnedClock, left: float, skew: float
+    api: Api, target: Put, clock: VirtualClock, left: float, skew: float
 ) -> None:
     """A token with little time left is not risked, whatever the issuer's clock says; no 401 comes of it."""
     asked = target(issues(600, clock, skew), at=TOKENS)
@@ -124,7 +124,7 @@ def test_A31_a_token_about_to_end_is_replaced_before_the_send(
 
 
 def test_A31_a_token_that_ends_in_a_wait_is_replaced_before_the_next_attempt(
-    api: Api, target: Put, clock: TurnedClock
+    api: Api, target: Put, clock: VirtualClock
 ) -> None:
     """A Retry-After longer than the token's life: the second attempt carries a fresh one, under the same key."""
     asked = target(issues(40), at=TOKENS)
@@ -135,7 +135,7 @@ def test_A31_a_token_that_ends_in_a_wait_is_replaced_before_the_next_attempt(
     assert (len(there.keys), len(there.bodies)) == (1, 1)
 
 
-def test_A31_a_token_that_is_fresh_is_used_again(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_A31_a_token_that_is_fresh_is_used_again(api: Api, target: Put, clock: VirtualClock) -> None:
     """Within its life a token serves every call; even one that lives shortly is not asked for anew each time."""
     asked = target(issues(8), at=TOKENS)
     there = target(does())
@@ -183,19 +183,19 @@ def test_A33_a_token_endpoint_that_says_no_is_asked_once(api: Api, target: Put, 
     assert (asked.sends, there.sends) == (2, 1)
 
 
-def test_A33_a_token_endpoint_that_is_away_is_asked_again(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_A33_a_token_endpoint_that_is_away_is_asked_again(api: Api, target: Put, clock: VirtualClock) -> None:
     """503 from the token endpoint passes: it is waited out within the budget, as long as it asks to wait."""
     asked = target(says(503, headers={"Retry-After": "7"}), issues(3600), at=TOKENS)
     there = target(does())
     with api.worker(tool(auth=AUTH), clock=clock).open() as plan:
         plan.call("pay", {"n": 1})
     assert (asked.sends, there.sends) == (2, 1)
-    assert sum(clock.sleeps) >= 7
+    assert sum(clock.slept) >= 7
 
 
 @pytest.mark.parametrize("value", ["1", "99999999999", "9" * 400])
 def test_A33_a_token_endpoint_that_stays_away_leaves_the_step_ready(
-    api: Api, target: Put, clock: TurnedClock, value: str
+    api: Api, target: Put, clock: VirtualClock, value: str
 ) -> None:
     """Nothing was sent to the tool, so the step is pending, never unknown, until a moment that a clock can have."""
     target(says(503, headers={"Retry-After": value}), at=TOKENS)
@@ -207,7 +207,7 @@ def test_A33_a_token_endpoint_that_stays_away_leaves_the_step_ready(
     assert there.sends == 0
 
 
-def test_A33_a_refused_resend_for_want_of_a_token_stays_unknown(api: Api, target: Put, clock: TurnedClock) -> None:
+def test_A33_a_refused_resend_for_want_of_a_token_stays_unknown(api: Api, target: Put, clock: VirtualClock) -> None:
     """After a lost answer, a 401 that no refresh mends proves nothing about the first request."""
     target(issues(3600), at=TOKENS)
     there = target(says(503), only())
