@@ -189,7 +189,8 @@ def _in_turn(turn: _Turn, url: str) -> Steps[AccessToken | NoCredential | None]:
         yield from _free(turn)
         return None
     assert turn.kept is not None
-    reply = yield from request(dataclasses.replace(turn.grant, subject=turn.kept.refresh), url)
+    turn.grant = dataclasses.replace(turn.grant, subject=turn.kept.refresh)
+    reply = yield from request(turn.grant, url)
     return (yield from _after(turn, reply))
 
 
