@@ -82,6 +82,7 @@ def _keep(home: str, main_pid: int) -> None:
         nobody = pwd.getpwnam("nobody")
         user = {"user": nobody.pw_uid, "group": nobody.pw_gid}
         os.chown(home, nobody.pw_uid, nobody.pw_gid)
+        programs = _reachable(programs, home, user)
     data = f"{home}/data"
     env = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": env, "cwd": home, **user}
@@ -101,6 +102,17 @@ def _keep(home: str, main_pid: int) -> None:
         server.send_signal(signal.SIGQUIT)
         server.wait()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _reachable(programs: Path, home: str, user: dict[str, int]) -> Path:
+    """Return the programs where this user may run them: a copy, if they lie in somebody's private directory."""
+    if subprocess.run(["/bin/sh", "-c", f"test -x '{programs}/postgres'"], check=False, **user).returncode == 0:  # type: ignore[call-overload]
+        return programs
+    package = programs.parents[1]
+    copy = Path(home) / package.name
+    shutil.copytree(package / "pginstall18", copy / "pginstall18")
+    shutil.copytree(package.with_name(f"{package.name}.libs"), copy.with_name(f"{package.name}.libs"))
+    return copy / "pginstall18" / "bin"
 
 
 def _await_ready(programs: Path, home: str, quiet: dict[str, object], server: subprocess.Popen[bytes]) -> None:

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import httpx
+
 from agent_runtime import AsyncRuntime, RetryPolicy, Runtime, Timeouts, Tool, ToolContract
 from agent_runtime._model import Advance, Reserve
 from agent_runtime.config import presets
@@ -29,6 +31,9 @@ PROVISION = ("provision_database", {"region": "ap-southeast-1", "storage_gb": 20
 DEBIT = ("debit", {"account": "acct-7", "amount": 250})
 WEBHOOK = ("send_webhook", {"url": "https://ops.example.com/hooks", "event": "database.ready"})
 LEGACY_DEBIT = ("legacy_debit", {"account": "acct-7", "amount": 250})
+
+# Plain HTTP: to load certificates would be most of what an agent does in its short life.
+PLAIN = {"verify": False, "trust_env": False}
 
 BEFORE_WRITE = {"before_reserve": Reserve, "answered": Advance}
 AFTER_WRITE = {"ready": Reserve, "in_flight": Advance, "recorded": Advance}
@@ -164,7 +169,8 @@ def _told(error: BaseException) -> dict[str, Any]:
 def _work(order: Order, line: Connection) -> None:
     ledger = open_ledger(order.ledger, lease_seconds=order.lease)
     tools = tools_at(order.server, read=order.read)
-    with Runtime(HaltingLedger(ledger, order.halt, line), tools=tools) as runtime:
+    halting = HaltingLedger(ledger, order.halt, line)
+    with httpx.Client(**PLAIN) as client, Runtime(halting, tools=tools, client=client) as runtime:
         opened = runtime.resume if order.resumes else runtime.open
         with opened(order.session, wait=order.wait) as session:
             line.send(("opened", session.id))
@@ -182,7 +188,8 @@ def _work(order: Order, line: Connection) -> None:
 async def _work_async(order: Order, line: Connection) -> None:
     ledger = open_ledger(order.ledger, lease_seconds=order.lease)
     tools = tools_at(order.server, read=order.read)
-    async with AsyncRuntime(HaltingLedger(ledger, order.halt, line), tools=tools) as runtime:
+    halting = HaltingLedger(ledger, order.halt, line)
+    async with httpx.AsyncClient(**PLAIN) as client, AsyncRuntime(halting, tools=tools, client=client) as runtime:
         opened = runtime.resume if order.resumes else runtime.open
         async with opened(order.session, wait=order.wait) as session:
             line.send(("opened", session.id))
