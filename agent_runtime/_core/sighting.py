@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from agent_runtime._core.attempt import attempt, send
 from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
 from agent_runtime._core.conclude import error_of, handle_text, kept_headers
-from agent_runtime._core.effects import NoCredential, Now, Random, ask
+from agent_runtime._core.effects import Credential, NoCredential, Now, Random, ask
 from agent_runtime._core.lookup import Seen, Sight, lookup_request, read_lookup
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of, stop_for_auth, wait_until
 from agent_runtime._core.settle import absence_counts_from, absence_is_proven, expired
+from agent_runtime._core.urls import same_origin
 from agent_runtime._model import Answer, Change, Effect, NewEvidence, Reason, SendFailure, State
 
 if TYPE_CHECKING:
-    from agent_runtime._core.effects import Credential, Steps
+    from agent_runtime._core.effects import Steps
     from agent_runtime.config import HttpLookup
 
 
@@ -41,17 +42,24 @@ def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[tuple[Si
     """Send the look-up, and the confirming one where absence needs it."""
     now = yield from ask(Now())
     request = lookup_request(lookup, run.operation)
-    result = yield from send(run, request, credential, max(run.deadline - now, 0.001))
+    shown = credential if _may_see(run, request.url) else Credential(principal=credential.principal)
+    result = yield from send(run, request, shown, max(run.deadline - now, 0.001))
     now = yield from ask(Now())
     if isinstance(result, SendFailure):
         seen = NewEvidence(kind="lookup", detail=f"{result.error}: {result.detail}".rstrip(": "))
         return Sight(seen=Seen.NOTHING), seen, result.interrupted
-    if result.status == 401 and not run.refreshed:
-        run.rejected = credential.token_id
+    if result.status == 401 and not run.refreshed and shown.token_id:
+        run.rejected = shown.token_id
     sight = read_lookup(result, lookup, run.tool, now=now)
     if sight.seen is Seen.ABSENT and lookup.confirm is not None:
         return (yield from _see(run, lookup.confirm, credential))
     return sight, _evidence(result, sight), False
+
+
+def _may_see(run: Run, url: str) -> bool:
+    """Credentials never cross an origin, whatever URL a contract names."""
+    request = run.operation.request
+    return request is not None and same_origin(url, request.url)
 
 
 def _evidence(answer: Answer, sight: Sight) -> NewEvidence:

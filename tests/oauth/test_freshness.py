@@ -407,6 +407,26 @@ def test_a_key_that_is_bound_to_the_token_is_looked_up(api: Api, site: Site) -> 
     assert len(site.forms) == 2
 
 
+@pytest.mark.parametrize("place", ["https://other.test/ops/{key}", "http://tools.test/ops/{key}", "/ops/{key}"])
+def test_credentials_never_cross_an_origin(api: Api, site: Site, place: str) -> None:
+    """A look-up on another origin, or without TLS, carries no token; one on the tool's own does."""
+    contract = ToolContract(
+        idempotency=Idempotency(key_bound_to_token=True),
+        lookup=HttpLookup(url=place, done=Member(name="state", equals="done")),
+    )
+
+    def lose(request: httpx.Request, at: Site) -> httpx.Response:
+        at.clock.advance(299)
+        raise httpx.ReadTimeout("lost", request=request)
+
+    site.on_tool = [lose, lambda request, at: done()]
+    session = api.open(tool(auth=CREDENTIALS, contract=contract))
+    api.do(session.try_call, "pay", {"n": 1})
+    api.do(session.settle)
+    assert [call.method for call in site.calls] == ["POST", "GET"]
+    assert ("Authorization" in site.calls[1].headers) is place.startswith("/")
+
+
 @pytest.mark.parametrize("change", ["client", "account", "subject"])
 def test_another_identity_resends_nothing(api: Api, site: Site, change: str) -> None:
     """A step that may have been applied is not sent again under another client, account or subject."""
