@@ -145,6 +145,11 @@ def test_A21_a_cancelled_call_begins_no_attempt(tmp_path: Path, way: str) -> Non
         out, never = asyncio.Event(), asyncio.Event()
         limits: list[asyncio.Timeout] = []
 
+        async def limited(call: Any) -> None:
+            async with asyncio.timeout(None) as limit:
+                limits.append(limit)
+                await call
+
         async def silent(request: httpx.Request) -> httpx.Response:
             sends.append(request)
             out.set()
@@ -165,9 +170,7 @@ def test_A21_a_cancelled_call_begins_no_attempt(tmp_path: Path, way: str) -> Non
                     await task
             else:
                 with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(None) as limit:
-                        limits.append(limit)
-                        await session.call("pay", {"n": 1})
+                    await limited(session.call("pay", {"n": 1}))
             assert [(step.state, step.attempts) for step in session.steps()] == [("unknown", 1)]
             await session.close()
 
