@@ -347,8 +347,10 @@ class AsyncDriver(_Loop):
 
     async def close(self) -> None:
         """Wait for token requests that are under way: what they bring may have to be kept."""
-        if self.store.tasks:
-            await asyncio.wait(set(self.store.tasks), timeout=FLIGHT_PATIENCE)
+        loop = asyncio.get_running_loop()
+        tasks = {task for task in self.store.tasks if task.get_loop() is loop}
+        if tasks:
+            await asyncio.wait(tasks, timeout=FLIGHT_PATIENCE)
 
 
 async def awaited(future: Future[T]) -> T:
