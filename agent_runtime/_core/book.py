@@ -6,7 +6,7 @@ of reservation, and found again by their address. The book does no I/O; its owne
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from agent_runtime._core.places import Ask, Place, matches, matches_step, message_of, stands_in_the_way
@@ -114,13 +114,15 @@ class Book:
 
     def place(self, ask: Ask) -> Place:
         """Find where a call stands and take the position; whatever stands there already is not changed."""
+        step = self._addresses.get(ask.at) if ask.at is not None else None
+        if step is not None:  # it stands where it stood, whichever branch asks for it
+            ask = replace(ask, branch=step.branch)
         branch = self._branch(ask.branch)
-        if ask.at is not None:
-            step = self._addresses.get(ask.at)
-            index = step.index if step is not None else branch.top + 1
-            branch = self._branch(step.branch) if step is not None else branch
-            if step is None:
-                branch.addressed.add(index)
+        if step is not None:
+            index = step.index
+        elif ask.at is not None:
+            index = branch.top + 1
+            branch.addressed.add(index)
         else:
             index, step = self._next(branch)
             branch.cursor = index
@@ -166,7 +168,8 @@ class Book:
         """Return how a recorded position serves a call; None = it is a refusal that the call takes over."""
         operation = self.operation_of(step)
         if operation is None:
-            if matches_step(ask, step) and self.went_on(step):
+            asked = ask.at is not None and step.label in self.reached  # as below: an address is asked anew
+            if matches_step(ask, step) and not asked and self.went_on(step):
                 return self._at(step, "again", self._in_the_way(ask, step))
             return None
         if not matches(ask, operation, step):
@@ -240,7 +243,7 @@ class Book:
     def place_again(self, ask: Ask, place: Place) -> Place:
         """Place a call anew that was to be refused, because what stood in its way is settled now."""
         self._seq -= place.seq == self._seq
-        again = self._fresh(ask, place.index, place.step)
+        again = self._fresh(replace(ask, branch=place.branch), place.index, place.step)
         if again.operation is not None and again.kind == "join":
             self._out[again.operation.id] = self._out.get(again.operation.id, 0) + 1
         return again

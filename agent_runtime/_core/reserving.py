@@ -99,7 +99,7 @@ def _new_step(call: Call, place: Place, new: NewOperation | None) -> NewStep:
         fingerprint=call.validated.fingerprint,
         args_hash=call.frozen.args_hash,
         operation_id=new.id if new is not None else joined,
-        address=None if refused else call.at,
+        address=call.at,
         takes_over=place.takes_over,
     )
 
