@@ -34,7 +34,6 @@ KILLED = "step_002"
 
 boundaries = pytest.mark.parametrize("boundary", BOUNDARIES)
 both_loops = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-Start = "Callable[[Order], Agent]"
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def kill_at(
             agent.expect("halted")
         agent.kill()
         if hold is not None:
-            hold.release()
+            hold.release_and_wait()
         state, sent = BOUNDARIES[boundary]
         assert states(agent).get(KILLED) == state
         assert len(gateway.requests(f":{KILLED}:")) == sent
@@ -82,6 +81,25 @@ def test_killed_at_a_boundary_each_step_has_one_effect(
     assert session_state(dead) == "finished"
     assert (report["resent"] == [KILLED]) is (BOUNDARIES[boundary][0] == "in_flight")
     assert len(gateway.requests(":step_001:")) == 1
+
+
+@both_loops
+def test_a_request_that_arrives_after_the_resume_has_no_second_effect(
+    is_async: bool, start: Callable, gateway: Gateway, ledger: str, alias: str, tool_server: ToolServer
+) -> None:
+    """What a dead process sent may reach the tool when its successor is long done: it is the same request."""
+    hold = gateway.hold("request", f":{KILLED}:")
+    dead = start(Order(ledger=ledger, server=gateway.url, session=alias, is_async=is_async))
+    dead.expect("opened")
+    hold.wait()
+    dead.kill()
+    again = start(Order(ledger=ledger, server=gateway.url, session=dead.session_id, is_async=is_async, resumes=True))
+    again.expect("done")
+    before = tool_server.effects()
+    hold.release_and_wait()
+    assert tool_server.effects() == before
+    assert effects(tool_server, dead) == {"step_001": 1, "step_002": 1, "step_003": 1}
+    assert len(gateway.requests(f":{KILLED}:")) == 2
 
 
 @boundaries

@@ -5,8 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +29,21 @@ LATE = ("alembic.command", "alembic.ddl", "httpx", "psycopg", "sqlalchemy.dialec
 
 # A fork server: each agent is a process of its own that has run nothing before, without paying for the imports.
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["__main__", agents.__name__, *LATE])
+_processes.set_forkserver_preload([agents.__name__, *LATE])
+
+
+@cache
+def start_fork_server() -> None:
+    """Start the fork server; it finds what is to be imported by its environment, not by this process's path."""
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if given is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = given
 
 
 LAST_WORDS = {"done", "raised", "halted"}
@@ -52,6 +69,7 @@ class Agent:
         self.order = order
         self.steps: list[dict[str, Any]] = []
         self.session_id = ""
+        start_fork_server()
         self._line, theirs = _processes.Pipe()
         self._process = _processes.Process(target=agents.live, args=(order, theirs), daemon=True)
         self._process.start()

@@ -34,6 +34,7 @@ class Hold:
     match: str
     here: threading.Event = field(default_factory=threading.Event)
     gone: threading.Event = field(default_factory=threading.Event)
+    served: threading.Event = field(default_factory=threading.Event)
 
     def wait(self) -> None:
         """Wait until it is held."""
@@ -42,6 +43,11 @@ class Hold:
     def release(self) -> None:
         """Let it go."""
         self.gone.set()
+
+    def release_and_wait(self) -> None:
+        """Let it go, and wait until the server has served it."""
+        self.gone.set()
+        assert self.served.wait(ARRIVES_WITHIN), "the server did not serve it"
 
     def keep(self) -> None:
         """Hold until released."""
@@ -91,6 +97,8 @@ class Gateway:
         if hold is not None and hold.what == "request":
             hold.keep()
         answer = self._ask(handler, body)
+        if hold is not None:
+            hold.served.set()
         if hold is not None and hold.what == "answer":
             hold.keep()
         if answer is None:  # the server gave none, so the client gets none
