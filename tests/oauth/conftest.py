@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from agent_runtime.ledger import open_ledger
 from agent_runtime.testing import VirtualClock
 from tests.oauth.kit import Api, Site
 from tests.oauth.provider import Provider, running_provider
@@ -27,9 +29,18 @@ def site(clock: VirtualClock) -> Site:
     return Site(clock)
 
 
+@pytest.fixture(scope="session")
+def made_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger that is made, to copy from: making one takes longer than most tests."""
+    path = tmp_path_factory.mktemp("ledger") / "agent.db"
+    open_ledger(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture(params=["sync", "async"])
-def api(request: pytest.FixtureRequest, tmp_path: Path, site: Site) -> Iterator[Api]:
+def api(request: pytest.FixtureRequest, tmp_path: Path, site: Site, made_ledger: Path) -> Iterator[Api]:
     """Each API in turn, over a SQLite ledger."""
+    shutil.copy(made_ledger, tmp_path / "agent.db")
     api = Api(request.param, f"sqlite:///{tmp_path}/agent.db", site)
     yield api
     api.close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 3
-EXPIRIES = {"sqlite": 200, "postgres": 60}
+EXPIRIES = {"sqlite": 200, "postgres": 40}
 
 pytestmark = [pytest.mark.node, pytest.mark.acceptance, pytest.mark.timeout(120)]
 
