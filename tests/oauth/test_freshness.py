@@ -20,6 +20,7 @@ from agent_runtime import (
     Idempotency,
     Member,
     OnBehalfOf,
+    PollPolicy,
     Runtime,
     StaticToken,
     StepPending,
@@ -29,6 +30,8 @@ from agent_runtime import (
     TokenExchange,
     ToolContract,
 )
+from agent_runtime._core.polling import follow
+from agent_runtime._core.run import Run
 from tests.oauth.kit import (
     CLIENT,
     TOKEN_KEY,
@@ -620,3 +623,25 @@ def test_the_user_token_is_never_forwarded(api: Api, site: Site) -> None:
     for call in site.calls:
         assert "subject-canary-x" not in str(call.url) + repr(call.headers.raw) + call.content.decode()
     assert site.calls[0].url == TOOL_URL
+
+
+def test_O14_a_poll_after_two_hours_refreshes_first(api: Api, site: Site, clock: VirtualClock) -> None:
+    """The look at a job's status URL two hours after the last one gets a new token first, and repeats no POST."""
+    slow = ToolContract(idempotency=Idempotency(), polling=PollPolicy(first=7200, bound=20_000))
+    site.on_tool = [
+        lambda request, at: httpx.Response(202, headers={"Location": "https://tools.test/jobs/1"}),
+        lambda request, at: at.serve(request) if at.serve(request).status_code == 401 else done(),
+    ]
+    paying = tool(auth=CREDENTIALS, contract=slow)
+    session = api.open(paying)
+    hold = session._hold
+    outcome = api.do(session.try_call, "pay", {"n": 1})
+    if len(site.calls) == 1:  # the call did not wait for the job's end
+        clock.advance(7200)
+        operation = hold.desk.book.operations[outcome.operation_id]
+        run = Run(operation=operation, tool=paying, fence=hold.desk.fence, body_limit=1000, follow="once")
+        run.deadline = clock.wall() + 300
+        driver = hold.settings.driver if api.name == "sync" else hold.settings.async_driver
+        api.do(driver.drive, follow(run), hold.lease)
+    assert [call.method for call in site.calls] == ["POST", "GET"]
+    assert (len(site.forms), site.expired) == (2, [])
