@@ -159,6 +159,7 @@ class Book:
                 other.operation_id == operation.id
                 and other.index < step.index
                 and other.label in self.reached
+                and other.address is None  # an address is asked again and told the end where it stands
                 and (other.delivered is None or not self.went_on(other))
                 for other in branch.steps.values()
             )
