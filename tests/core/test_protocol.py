@@ -296,6 +296,13 @@ def test_a_token_that_cannot_be_renewed_is_not_sent_again():
     assert (outcome.kind, len(world.sends)) == ("auth", 1)
 
 
+def test_a_401_that_wants_a_person_is_not_answered_by_a_refresh():
+    """A challenge that names claims or consent ends the run at once: a fresh token of the same proof would not do."""
+    challenge = json_answer(401, None, (("WWW-Authenticate", 'Bearer error="login_required"'),))
+    world, outcome = go(KEYED, challenge)
+    assert (outcome.kind, len(world.sends), world.token.number) == ("auth", 1, 1)
+
+
 def test_a_401_after_an_ambiguous_attempt_says_who_is_wanted():
     """The operation stays unknown, and the message names the token as what is missing."""
     _, outcome = go(KEYED, LOST, json_answer(401))

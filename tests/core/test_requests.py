@@ -269,3 +269,10 @@ def test_args_that_hold_themselves_are_refused():
     for made in (make(), make(args=Loose)):
         with pytest.raises(ArgumentsRefused):
             validate(made, cycle)
+
+
+def test_a_fill_that_cannot_stand_in_a_url_is_refused():
+    """What a fill brings is checked like an arg."""
+    made = make(query=("nonce",), fill={"nonce": "uuid"})
+    with pytest.raises(ArgumentsRefused, match="lone surrogate"):
+        frozen(made, {}, {"nonce": "\ud800"})

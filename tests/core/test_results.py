@@ -30,7 +30,15 @@ def read(body, result=None, state=BodyState.WHOLE):
 
 @pytest.mark.parametrize(
     ("body", "value"),
-    [(b'{"a": 1}', {"a": 1}), (b"[]", []), (b"null", None), (b"", None), (b'"x"', "x"), (b" 7 ", 7)],
+    [
+        (b'{"a": 1}', {"a": 1}),
+        (b"[]", []),
+        (b"null", None),
+        (b"", None),
+        (b'"x"', "x"),
+        (b" 7 ", 7),
+        (b"1.5e3", 1500.0),
+    ],
 )
 def test_A27_what_parses_as_json_is_json(body, value):
     """Whatever its content type says, JSON is JSON, and an empty body (a 204) is no value."""

@@ -512,6 +512,7 @@ def test_a_session_that_is_not_ended_says_why():
         ((), {"job_id": "j", "status_url": "/s/j"}, "/s/j", "j"),
         ((), {"job_id": "j", "status_url": ""}, None, "j"),
         ((), [1], None, None),
+        ((), "no object", None, None),
         ((), None, None, None),
     ],
 )
