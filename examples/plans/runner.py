@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import tomllib
@@ -82,6 +83,8 @@ def main() -> None:
     parser.add_argument("--ledger", default="sqlite:///agent.db", help="SQLite file or Postgres database")
     parser.add_argument("--session", help="name of the session; the plan's own by default")
     options = parser.parse_args()
+    # The package warns when it sends something again; here the line of the step says so.
+    logging.getLogger("agent_runtime").addHandler(logging.NullHandler())
     plan = read_plan(options.plan)
     print(f"runner, process {os.getpid()}", flush=True)
     with Runtime(options.ledger, tools=tools_at(options.server)) as runtime:

@@ -29,7 +29,8 @@ def test_the_demo_ends_with_one_effect_for_each_step(tmp_path: Path) -> None:
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert demo.stdout.splitlines()[-1] == "demo: 6 steps, 6 effects, 0 duplicates, 0 lost"
     assert "in_flight" in demo.stdout
-    assert "step step_004 was sent again under the same key" in demo.stderr
+    assert "sent again under its key: the server gives its stored answer" in demo.stdout
+    assert demo.stderr == ""
     assert list(tmp_path.iterdir()) == []
 
 
