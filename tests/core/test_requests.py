@@ -258,6 +258,15 @@ def test_a_set_is_refused_also_where_a_list_field_would_take_it():
             validate(make(args=Tagged), given)
 
 
+def test_lists_of_a_model_go_as_they_are():
+    """A list has one order everywhere."""
+
+    class Tagged(BaseModel):
+        tags: list[str]
+
+    assert frozen(make(args=Tagged), {"tags": ["b", "a"]}).request.body == b'{"tags":["b","a"]}'
+
+
 def test_args_that_hold_themselves_are_refused():
     """A cycle has no end in JSON, with a model and without."""
 

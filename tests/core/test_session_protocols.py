@@ -12,7 +12,7 @@ from agent_runtime._core.effects import Load
 from agent_runtime._core.ending import decide, finish
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import refuse_unawaited
-from agent_runtime._model import Effect, Reason, ResultState, SessionState, State, Took
+from agent_runtime._model import BodyState, Effect, Reason, ResultState, SessionState, State, Took
 from agent_runtime.errors import (
     ArgumentsRefused,
     ConfigError,
@@ -525,6 +525,14 @@ def test_a_202_is_accepted_with_what_handle_it_carries(headers, body, url, job_i
     assert (outcome.state, outcome.kind, handle["job_id"]) == (State.ACCEPTED, "job", job_id)
     assert (handle["url"] or "").endswith(url or "")
     assert len(world.sends) == 1
+
+
+def test_a_job_whose_answer_was_cut_is_accepted_all_the_same():
+    """The status says that it runs; what was cut off names nothing."""
+    cut = dataclasses.replace(json_answer(202, {"job_id": "j"}), body_state=BodyState.CUT)
+    world = fresh(scripted(cut))
+    outcome = make_call(world, world.desk(), call(DEBIT))
+    assert (outcome.state, outcome.job_id) == (State.ACCEPTED, None)
 
 
 def test_calls_that_are_over_leave_no_trace_in_the_book():
