@@ -175,8 +175,8 @@ class SessionBase:
         with held.guard:
             if call.at is None and book.is_crossed(call.branch, caller):
                 msg = (
-                    f"session {self.id}: another task or thread has a call by counter out on this branch. Nothing was "
-                    "sent. Use call_many(), a branch() for each, or at="
+                    f"session {self.id}: another call is out on this branch, so a call by counter would cross "
+                    "it. Nothing was sent. Use call_many(), a branch() for each, or at="
                 )
                 raise ConcurrentCall(msg, session_id=self.id)
             place = book.place(call.ask())

@@ -152,8 +152,8 @@ class ToolContract:
         idempotency: how it honours keys; None = it honours none.
         lookup: how to ask what became of an operation; None = it cannot be asked.
         on_409: what a 409 or 423 means where the body does not tell: None = ``in_progress`` with keys, else a refusal.
-        on_5xx: what a 500 (and any 5xx without keys) means: ``unknown``, ``not_applied`` or ``stored`` (a resend
-            fetches the stored end).
+        on_5xx: what a 5xx means: ``unknown``, ``not_applied`` or ``stored`` (a resend fetches the stored end). Not of
+            502, 503 and 504, which others than the tool send: lost answers with keys, ambiguous without.
         in_progress_codes, key_reused_codes, half_done_codes: problem types or vendor codes that say so, beside the
             known ones.
         stored_failures: statuses that are the stored end of the key wherever they come, though unmarked.
