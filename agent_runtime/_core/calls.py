@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.effects import Load, NewId, Persist, ask
 from agent_runtime._core.outcomes import not_started, outcome_of, restored, snapshot
+from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import reserve
 from agent_runtime._core.run import Run, lease_lost
 from agent_runtime._core.step import perform
@@ -35,6 +36,10 @@ def run_call(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
             yield from reserve(desk, [(call, place)])
             desk.report.refused.append(place.label)
             return not_started(place, call.tool.name, desk.session_id)
+        case "replay" if place.operation is not None and place.operation.id in desk.again:
+            desk.again.discard(place.operation.id)
+            again = yield from reissue(desk, call.tool, place.label)
+            return (yield from work(desk, call.tool, again, place.label))
         case "replay":
             return (yield from _replayed(desk, call, place))
         case "new" | "join":

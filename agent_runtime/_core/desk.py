@@ -46,6 +46,7 @@ class Desk:
 
     Attributes:
         subject: on whose behalf the session calls.
+        again: ids of operations that failed before this resume and are issued again when a call reaches them.
         keyed: labels of positions whose calls were answered by the caller's own key: they have no rows of their own.
     """
 
@@ -57,6 +58,7 @@ class Desk:
     subject: Subject = field(default_factory=Subject)
     report: Report = field(default_factory=Report)
     keyed: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

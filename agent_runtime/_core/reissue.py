@@ -22,16 +22,23 @@ if TYPE_CHECKING:
     from agent_runtime.config import AnyTool
 
 
-def reissue(desk: Desk, tool: AnyTool, label: str) -> Steps[OperationRecord]:
+def can_be_issued_again(operation: OperationRecord, *, effect_possible: bool = False) -> bool:
+    """Whether an operation failed, and nothing of it stands; or may stand, where that is accepted."""
+    return operation.state is State.FAILED and (effect_possible or operation.effect is Effect.NONE)
+
+
+def reissue(desk: Desk, tool: AnyTool, label: str, *, effect_possible: bool = False) -> Steps[OperationRecord]:
     """Make a new operation, with a key of its own, from one that failed with effect none.
 
+    ``effect_possible`` accepts one of which a part may stand: whoever asks says that a second effect is wanted then.
+
     Raises:
-        ConfigError: there is no such step, or it did not fail with effect none.
+        ConfigError: there is no such step, or it did not fail so.
         LeaseLost, LedgerError: nothing was written.
     """
     step = desk.book.step(label)
     operation = None if step is None else desk.book.operation_of(step)
-    if step is None or operation is None or operation.state is not State.FAILED or operation.effect is not Effect.NONE:
+    if step is None or operation is None or not can_be_issued_again(operation, effect_possible=effect_possible):
         state = "not there" if operation is None else f"{operation.state}, effect {operation.effect}"
         msg = f"session {desk.session_id}: only a step that failed with effect none is issued again; {label} is {state}"
         raise ConfigError(msg, session_id=desk.session_id, step=label)

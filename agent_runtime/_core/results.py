@@ -67,7 +67,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 def _parse(body: bytes) -> Any:
     if not body:
         return None
-    return json.loads(body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+    return json.loads(body.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)
 
 
 def _finite(text: str) -> float:

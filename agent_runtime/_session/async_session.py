@@ -85,14 +85,18 @@ class AsyncSession(SessionBase):
         return runtime.open(alias, input=input, wait=wait)
 
     @classmethod
-    def resume(cls, name: str, *, runtime: AsyncRuntime, wait: float = defaults.SESSION_WAIT) -> Opening:
+    def resume(
+        cls, name: str, *, runtime: AsyncRuntime, wait: float = defaults.SESSION_WAIT, reissue_failed: bool = False
+    ) -> Opening:
         """Resume a session by id or alias; claims and loads, sends nothing.
+
+        ``reissue_failed``: a step that failed with effect none is issued again when a call reaches it.
 
         Raises:
             SessionNotFound: there is none.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.resume(name, wait=wait)
+        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed)
 
     def call(
         self,
@@ -194,8 +198,10 @@ class AsyncSession(SessionBase):
                     outcomes.append(await self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
         return outcomes
 
-    async def reissue(self, step: str) -> ToolResult[Any]:
+    async def reissue(self, step: str, *, effect_possible: bool = False) -> ToolResult[Any]:
         """Issue a step again that failed with effect none: a second operation, under a key of its own.
+
+        ``effect_possible`` accepts one of which a part may stand: you say then that a second effect is wanted.
 
         Raises:
             ConfigError: there is no such step, or it did not fail with effect none.
@@ -203,7 +209,7 @@ class AsyncSession(SessionBase):
         """
         self._check_open()
         tool = self._tool_of(step)
-        operation = await self._drive(reissue(self._hold.desk, tool, step))
+        operation = await self._drive(reissue(self._hold.desk, tool, step, effect_possible=effect_possible))
         async with self._locked(operation.id):
             outcome = await self._drive(work(self._hold.desk, tool, operation, step))
         return self._told(outcome, allow_partial=False)

@@ -12,6 +12,7 @@ from agent_runtime._core.book import Book
 from agent_runtime._core.canonical import canonical_json, digest
 from agent_runtime._core.desk import Call, Desk
 from agent_runtime._core.places import Place
+from agent_runtime._core.reissue import can_be_issued_again
 from agent_runtime._core.tokens import Subject
 from agent_runtime._model import SessionState
 from agent_runtime._model.naming import check_alias
@@ -55,7 +56,14 @@ class Hold:
         return None if self.lease is None else self.lease.owner.token
 
 
-def hold(settings: Settings, claim: Claim, actor: str | None = None, subject_token: SubjectToken | None = None) -> Hold:
+def hold(
+    settings: Settings,
+    claim: Claim,
+    actor: str | None = None,
+    subject_token: SubjectToken | None = None,
+    *,
+    reissue_failed: bool = False,
+) -> Hold:
     """Return the hold for a claim that was granted; raises `ConfigError` if it was opened for another actor."""
     loaded = claim.loaded
     assert loaded is not None
@@ -68,6 +76,8 @@ def hold(settings: Settings, claim: Claim, actor: str | None = None, subject_tok
         secret=settings.key_secret,
         subject=subject_of(record, settings.actor, actor, subject_token),
     )
+    if reissue_failed:
+        desk.again = {operation.id for operation in loaded.operations if can_be_issued_again(operation)}
     made = Hold(
         settings=settings,
         lease=claim.lease,

@@ -92,11 +92,23 @@ class Runtime(RuntimeBase):
         return self._session(claim, actor, subject_token)
 
     def resume(
-        self, name: str, *, wait: float = defaults.SESSION_WAIT, subject_token: SubjectToken | None = None
+        self,
+        name: str,
+        *,
+        wait: float = defaults.SESSION_WAIT,
+        subject_token: SubjectToken | None = None,
+        reissue_failed: bool = False,
     ) -> Session:
-        """Resume a session by id or alias; claims and loads, sends nothing. ``subject_token``: as `open`."""
+        """Resume a session by id or alias; claims and loads, sends nothing.
+
+        Args:
+            name: id or alias.
+            wait: seconds that a session held by another worker is waited for.
+            subject_token: as `open`.
+            reissue_failed: a step that failed with effect none is issued again when a call reaches it.
+        """
         claim = self._drive(self._resume(name, wait))
-        return self._session(claim, None, subject_token)
+        return self._session(claim, None, subject_token, reissue_failed=reissue_failed)
 
     def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
@@ -155,9 +167,11 @@ class Runtime(RuntimeBase):
     ) -> None:
         self.close()
 
-    def _session(self, claim: Claim, actor: str | None, subject_token: SubjectToken | None) -> Session:
+    def _session(
+        self, claim: Claim, actor: str | None, subject_token: SubjectToken | None, *, reissue_failed: bool = False
+    ) -> Session:
         try:
-            return Session(hold(self._settings, claim, actor, subject_token))
+            return Session(hold(self._settings, claim, actor, subject_token, reissue_failed=reissue_failed))
         except ConfigError:
             self._drive(give_back(claim))
             raise
@@ -208,10 +222,22 @@ class AsyncRuntime(RuntimeBase):
         return Opening(self._session(self._open(alias, input, wait, actor), actor, subject_token))
 
     def resume(
-        self, name: str, *, wait: float = defaults.SESSION_WAIT, subject_token: SubjectToken | None = None
+        self,
+        name: str,
+        *,
+        wait: float = defaults.SESSION_WAIT,
+        subject_token: SubjectToken | None = None,
+        reissue_failed: bool = False,
     ) -> Opening:
-        """Resume a session by id or alias; claims and loads, sends nothing. ``subject_token``: as `open`."""
-        return Opening(self._session(self._resume(name, wait), None, subject_token))
+        """Resume a session by id or alias; claims and loads, sends nothing.
+
+        Args:
+            name: id or alias.
+            wait: seconds that a session held by another worker is waited for.
+            subject_token: as `open`.
+            reissue_failed: a step that failed with effect none is issued again when a call reaches it.
+        """
+        return Opening(self._session(self._resume(name, wait), None, subject_token, reissue_failed=reissue_failed))
 
     async def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
@@ -271,11 +297,16 @@ class AsyncRuntime(RuntimeBase):
         await self.close()
 
     async def _session(
-        self, steps: Steps[Claim], actor: str | None, subject_token: SubjectToken | None
+        self,
+        steps: Steps[Claim],
+        actor: str | None,
+        subject_token: SubjectToken | None,
+        *,
+        reissue_failed: bool = False,
     ) -> AsyncSession:
         claim = await self._drive(steps)
         try:
-            return AsyncSession(hold(self._settings, claim, actor, subject_token))
+            return AsyncSession(hold(self._settings, claim, actor, subject_token, reissue_failed=reissue_failed))
         except ConfigError:
             await self._drive(give_back(claim))
             raise

@@ -60,14 +60,18 @@ class Session(SessionBase):
         return runtime.open(alias, input=input, wait=wait)
 
     @classmethod
-    def resume(cls, name: str, *, runtime: Runtime, wait: float = defaults.SESSION_WAIT) -> Session:
+    def resume(
+        cls, name: str, *, runtime: Runtime, wait: float = defaults.SESSION_WAIT, reissue_failed: bool = False
+    ) -> Session:
         """Resume a session by id or alias; claims and loads, sends nothing.
+
+        ``reissue_failed``: a step that failed with effect none is issued again when a call reaches it.
 
         Raises:
             SessionNotFound: there is none.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.resume(name, wait=wait)
+        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed)
 
     def call(
         self,
@@ -167,8 +171,10 @@ class Session(SessionBase):
                 outcomes.append(self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
         return outcomes
 
-    def reissue(self, step: str) -> ToolResult[Any]:
+    def reissue(self, step: str, *, effect_possible: bool = False) -> ToolResult[Any]:
         """Issue a step again that failed with effect none: a second operation, under a key of its own.
+
+        ``effect_possible`` accepts one of which a part may stand: you say then that a second effect is wanted.
 
         Raises:
             ConfigError: there is no such step, or it did not fail with effect none.
@@ -176,7 +182,7 @@ class Session(SessionBase):
         """
         self._check_open()
         tool = self._tool_of(step)
-        operation = self._drive(reissue(self._hold.desk, tool, step))
+        operation = self._drive(reissue(self._hold.desk, tool, step, effect_possible=effect_possible))
         with self._locked(operation.id):
             outcome = self._drive(work(self._hold.desk, tool, operation, step))
         return self._told(outcome, allow_partial=False)

@@ -430,6 +430,35 @@ def test_a_step_at_an_address_keeps_it_when_issued_again(stage: Stage) -> None:
     assert stage.tools.effects["provision"] == 1
 
 
+def test_a_resume_issues_failed_steps_again_where_it_is_told_to(stage: Stage) -> None:
+    """With ``reissue_failed=True`` a step that failed with effect none is issued again once, when a call reaches it."""
+    stage.tools.script("provision", 422)
+    session = stage.open()
+    with pytest.raises(StepFailed):
+        session.call(provision, {"gb": 1})
+    session.call(notify, ANA)
+    session.close()
+    again = stage.own.resume("orders", reissue_failed=True)
+    assert len(stage.tools.requests) == 2
+    result = again.call(provision, {"gb": 1})
+    assert (result.source, result.key.split(":")[1]) == ("sent", "step_001.r1")
+    assert again.call(notify, ANA).source == "ledger"
+    again.close()
+    stage.tools.script("provision", 422)
+    assert stage.own.resume("orders", reissue_failed=True).call(provision, {"gb": 1}).key == result.key
+
+
+def test_a_failure_that_may_stand_in_part_is_issued_again_only_by_a_word(stage: Stage) -> None:
+    """Who says ``effect_possible=True`` wants a second effect, and gets it under a key of its own."""
+    session = stage.open()
+    error = _lost(stage, session)
+    stage.own.decide(error.operation_id, succeeded=False, by="ana", evidence="log", effect="possible")
+    session.try_call(notify, ANA)
+    with pytest.raises(ConfigError):
+        session.reissue("step_001")
+    assert session.reissue("step_001", effect_possible=True).key.split(":")[1] == "step_001.r1"
+
+
 @pytest.mark.parametrize("state", ["succeeded", "unknown", "possible", "none-such"])
 def test_only_a_failure_without_effect_is_issued_again(stage: Stage, state: str) -> None:
     """What succeeded, is unknown, may stand in part or was never recorded is refused; nothing is sent."""
