@@ -30,6 +30,7 @@ _LINK = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
     "application_name": "agent_runtime",
+    "client_encoding": "utf8",  # else a database of encoding SQL_ASCII hands text over as bytes
 }
 _SECRET = ("password", "sslpassword")
 _CLOCK = cast(func.extract("epoch", func.clock_timestamp()), Double)

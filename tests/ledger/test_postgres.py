@@ -217,3 +217,18 @@ def test_claims_of_a_dead_owner_go_on_where_it_stopped(session: Holder, rival: S
     successor = Holder(rival, claim(rival, session.id))
     assert successor.fence == session.fence + 1
     assert successor.send(made).state is State.IN_FLIGHT
+
+
+def test_a_database_without_an_encoding_holds_text_too(
+    admin: psycopg.Connection[Any], postgres_url: str, opener: Callable[..., SqlLedger]
+) -> None:
+    """In a database of encoding SQL_ASCII an alias outside of ASCII reads back as it was given."""
+    admin.execute("CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    try:
+        name = admin.info.dbname
+        ledger = opener(postgres_url.replace(name, "plain"))
+        start(ledger, "bestellung-ä")
+        assert [record.alias for record in ledger.sessions(tenant=TENANT, state=None).result(WAIT)] == ["bestellung-ä"]
+        ledger.close()
+    finally:
+        admin.execute("DROP DATABASE plain WITH (FORCE)")
