@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agent_runtime._model import SETTLED, OperationRecord, StepRecord, ValueRecord
+from agent_runtime._core.handles import handle_of
+from agent_runtime._model import SETTLED, OperationRecord, State, StepRecord, ValueRecord
 from agent_runtime._model.naming import make_label
 
 if TYPE_CHECKING:
@@ -299,7 +300,8 @@ class Book:
 
         One that was settled meanwhile is among them, for an equal call: the code was told last that it is unsettled,
         so it is asking for that one and not for a second effect. Not those that a call is still out for, not those of
-        the same address message, and not reads: a read that waits changes nothing, so nothing has to wait for it.
+        the same address message, not detached jobs, and not reads: a read that waits changes nothing, so nothing has
+        to wait for it.
         """
         seen: set[str] = set()
         for step in sorted(self._branch(ask.branch).steps.values(), key=lambda one: one.seq):
@@ -310,6 +312,8 @@ class Book:
             if operation.kind == "read" or self._out.get(operation.id):
                 continue
             if operation.state in SETTLED and not self._is_untold(operation, ask.branch):
+                continue
+            if operation.state is State.ACCEPTED and handle_of(operation).detached:
                 continue
             if ask.at is not None and step.address is not None and message_of(ask.at) == message_of(step.address):
                 continue

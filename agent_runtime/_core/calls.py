@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from agent_runtime._core.desk import WAITING
 from agent_runtime._core.effects import Load, NewId, Persist, ask
 from agent_runtime._core.outcomes import not_started, outcome_of, restored, snapshot
 from agent_runtime._core.reserving import reserve
@@ -14,7 +15,7 @@ from agent_runtime._model import SETTLED, Deliver, OperationRecord, Outcome, Ses
 
 if TYPE_CHECKING:
     from agent_runtime._core.book import Place
-    from agent_runtime._core.desk import Call, Desk, Report
+    from agent_runtime._core.desk import Call, Desk, Following, Report
     from agent_runtime._core.effects import Steps
     from agent_runtime._model import Source, StepRecord
     from agent_runtime.config import AnyTool
@@ -44,7 +45,7 @@ def run_call(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
         case _:
             assert place.operation is not None
             operation = desk.book.operations[place.operation.id]
-    return (yield from work(desk, call.tool, operation, place.label))
+    return (yield from work(desk, call.tool, operation, place.label, call.following))
 
 
 def _refreshed(desk: Desk, call: Call, place: Place) -> Steps[Place]:
@@ -73,13 +74,29 @@ def _replayed(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay)
 
 
-def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str, *, delivers: bool = True) -> Steps[Outcome]:
+def work(
+    desk: Desk,
+    tool: AnyTool,
+    operation: OperationRecord,
+    label: str,
+    following: Following = WAITING,
+    *,
+    delivers: bool = True,
+) -> Steps[Outcome]:
     """Take a recorded operation as far as it goes now, and note what is delivered at a step.
 
     ``delivers`` is False where the outcome is not given to the code as that of the step.
     """
     before = operation.state
-    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit, subject=desk.subject)
+    run = Run(
+        operation=operation,
+        tool=tool,
+        fence=desk.fence,
+        body_limit=desk.body_limit,
+        subject=desk.subject,
+        follow=following.mode,
+        on_progress=following.listener,
+    )
     try:
         yield from perform(run)
     finally:
@@ -163,4 +180,4 @@ def run_reserved(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     assert step is not None
     operation = desk.book.operation_of(step)
     assert operation is not None
-    return (yield from work(desk, call.tool, operation, place.label))
+    return (yield from work(desk, call.tool, operation, place.label, call.following))

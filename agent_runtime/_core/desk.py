@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agent_runtime._core.book import Ask, Book
 from agent_runtime._core.tokens import Subject
 from agent_runtime.config import FunctionTool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_runtime._core.requests import Frozen, Validated
     from agent_runtime.config import AnyTool
 
@@ -58,6 +60,17 @@ class Desk:
     keyed: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How a call follows a job: ``wait`` for its end, look ``once``, or ``detach``; who hears of each look."""
+
+    mode: Literal["wait", "once", "detach"] = "wait"
+    listener: Callable[[Any], Any] | None = None
+
+
+WAITING: Final = Following()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call, checked and ready to be placed.
@@ -79,6 +92,7 @@ class Call:
     business_key: str | None = None
     expires_at: float | None = None
     goes_on: bool = False
+    following: Following = WAITING
 
     def ask(self) -> Ask:
         """Return what its place depends on."""

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_runtime._core.handles import handle_of
 from agent_runtime._core.results import read_result
 from agent_runtime._model import (
     SETTLED,
@@ -86,8 +87,10 @@ def outcome_of(
     status = STATUS[operation.state]
     if status is Status.SUCCEEDED and operation.partial:
         status = Status.COMPLETED_WITH_ERRORS
+    if operation.state is State.ACCEPTED and operation.reason is Reason.POLL_BOUND:
+        status = Status.TIMED_OUT
     value, result_state, unusable = _value(operation, tool)
-    handle = json.loads(operation.handle) if operation.handle else {}
+    handle = handle_of(operation) if operation.handle else None
     return Outcome(
         status=status,
         step=step,
@@ -108,8 +111,12 @@ def outcome_of(
         attempts=operation.attempts,
         resume_at=operation.resume_at,
         http_status=operation.result_status if operation.state in SETTLED else None,
-        job_id=handle.get("job_id"),
-        status_url=handle.get("url"),
+        job_id=handle.job_id if handle else None,
+        status_url=handle.url if handle else None,
+        started_at=handle.started_at if handle else None,
+        progress=handle.progress if handle else None,
+        counts=handle.counts if handle else None,
+        errors_url=handle.errors_url if handle else None,
         message=_message(operation, stay, unusable),
     )
 

@@ -7,44 +7,37 @@ makes its operation unknown.
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agent_runtime._core.attempt import send
 from agent_runtime._core.conclude import kept_headers
 from agent_runtime._core.effects import Credential, Load, NoCredential, Now, Random, Sleep, Tell, ask
 from agent_runtime._core.handles import handle_of, written
+from agent_runtime._core.job_end import ended
 from agent_runtime._core.job_reading import read_job
 from agent_runtime._core.job_start import poll_hint
-from agent_runtime._core.results import read_result
+from agent_runtime._core.poll_waits import next_wait, over_bound
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of
 from agent_runtime._core.urls import origin, resolve, same_origin
 from agent_runtime._model import (
     Answer,
     BodyState,
     Change,
-    Effect,
     Handle,
     NewEvidence,
     Reason,
     Request,
-    ResultState,
     SendFailure,
     State,
 )
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
-    from agent_runtime.config import AnyTool
     from agent_runtime.config.jobs import JobReading, PollPolicy
 
 WATCH: Final = 2.0
 """Seconds between two looks at the ledger while a callback is waited for."""
-
-JITTER: Final = 0.1
-MOST_JITTER: Final = 1.0
-"""A wait is longer by up to a tenth, and by a second at most, so that many jobs do not ask at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,34 +59,6 @@ class JobProgress:
     polls: int
     elapsed: float
     next_poll_at: float
-
-
-def first_wait(handle: Handle, policy: PollPolicy, random: float) -> float:
-    """Return the seconds until the first look at a job."""
-    return _jittered(handle.poll_after if handle.poll_after is not None else seconds_of(policy.first), random)
-
-
-def next_wait(handle: Handle, policy: PollPolicy, hint: float | None, random: float) -> tuple[float, float]:
-    """Return the seconds until the next look, and the same without jitter, from which the one after it grows.
-
-    A hint is the least wait, above the cap too.
-    """
-    if hint is not None:
-        return _jittered(hint, random), hint
-    before = handle.wait or seconds_of(policy.first)
-    plain = min(before * policy.factor, max(seconds_of(policy.cap), 0.0))
-    if policy.webhook:
-        plain = seconds_of(policy.cap)
-    return _jittered(plain, random), plain
-
-
-def _jittered(wait: float, random: float) -> float:
-    return wait + random * min(wait * JITTER, MOST_JITTER)
-
-
-def over_bound(handle: Handle, policy: PollPolicy, moment: float) -> bool:
-    """Whether a moment lies behind the end of following a job."""
-    return moment > handle.started_at + seconds_of(policy.bound)
 
 
 def follow(run: Run) -> Steps[bool]:
@@ -314,40 +279,3 @@ def result_place(run: Run, handle: Handle, reading: JobReading) -> str | None:
         return None
     absolute = resolve(handle.url or target_of(run), url)
     return absolute if absolute is not None and same_origin(absolute, target_of(run)) else None
-
-
-def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None) -> Change:
-    """Return what to write about a job that ended; ``body`` is its result where that was fetched."""
-    kept = dataclasses.replace(handle, counts=reading.counts, errors_url=reading.errors_url, message=reading.message)
-    if reading.status in {"failed", "cancelled"}:
-        said = {"status": reading.status, "error": reading.error, "message": reading.message}
-        return Change(
-            state=State.FAILED,
-            reason=Reason.JOB_ENDED,
-            effect=Effect(tool.contract.polling.failed_effect),
-            resume_at=None,
-            handle=written(kept),
-            error=_json({name: value for name, value in said.items() if value is not None}),
-        )
-    result = body if body is not None else _result_text(reading)
-    state = read_result(result, BodyState.WHOLE, tool).state
-    if body is None and not reading.has_result and reading.nothing_said:
-        state = ResultState.MISSING
-    return Change(
-        state=State.SUCCEEDED,
-        reason=Reason.JOB_ENDED,
-        partial=reading.status == "completed_with_errors",
-        resume_at=None,
-        handle=written(kept),
-        error=_json({"errors": reading.error}) if reading.error is not None else None,
-        result=result,
-        result_state=state,
-    )
-
-
-def _result_text(reading: JobReading) -> bytes:
-    return _json(reading.result) if reading.has_result else b""
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from agent_runtime._core.attempt import attempt
 from agent_runtime._core.conclude import interrupted
 from agent_runtime._core.effects import Now, ask
+from agent_runtime._core.polling import follow
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of, wait_until
 from agent_runtime._core.settle import Move, expired, next_move
 from agent_runtime._core.sighting import look_up
@@ -41,6 +42,8 @@ def perform(run: Run) -> Steps[None]:
                 going = yield from _ready(run)
             case State.UNKNOWN:
                 going = yield from _unknown(run)
+            case State.ACCEPTED:
+                going = yield from follow(run)
             case _:
                 going = False
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from agent_runtime._model.words import for_model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_runtime._model.states import Effect, Reason, ResultState, State, Status
 
 T = TypeVar("T")
@@ -51,6 +53,8 @@ class Outcome:
         kind: of a pending one: ``job``, ``parked``, ``approval`` or ``auth``.
         operation_id: what ``runtime.decide`` takes.
         blocking: of one that was not started, the label of the unsettled step in the way.
+        job_id, status_url, started_at, progress: of a job; UTC epoch seconds, per cent.
+        counts, errors_url: of a job done in part; ``session.errors`` fetches what is behind the URL.
     """
 
     status: Status
@@ -75,6 +79,10 @@ class Outcome:
     job_id: str | None = None
     status_url: str | None = None
     blocking: str | None = None
+    started_at: float | None = None
+    progress: float | None = None
+    counts: Mapping[str, Any] | None = None
+    errors_url: str | None = None
     message: str = ""
 
     @property

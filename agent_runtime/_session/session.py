@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agent_runtime._core import values
 from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
+from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
+from agent_runtime._core.job_requests import cancel, errors_of
 from agent_runtime._core.reissue import reissue
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.shared import SessionBase
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.polling import JobProgress
     from agent_runtime._session.runtime import Runtime
     from agent_runtime.config import AnyTool, SubjectToken
 
@@ -79,6 +82,7 @@ class Session(SessionBase):
         expires_at: float | None = None,
         after_unknown: str | None = None,
         allow_partial: bool = False,
+        on_progress: Callable[[JobProgress], Any] | None = None,
     ) -> ToolResult[Any]:
         """Call a tool as the next step and return its result; a recorded step returns at once, without a request.
 
@@ -90,13 +94,14 @@ class Session(SessionBase):
             expires_at: UTC epoch seconds after which no attempt begins.
             after_unknown: ``continue`` lets this call go on past another tool's unsettled step.
             allow_partial: return a result with errors in it instead of raising `PartialResult`.
+            on_progress: hears of each look at a job that the tool runs.
 
         Raises:
             StepError: what is known of the step; `StepFailed`, `StepUnknown`, `StepPending` and others.
             ConfigError: a call that cannot work; nothing was written or sent.
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
-        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown, Following("wait", on_progress))
         return self._told(self._run(call), allow_partial=allow_partial)
 
     def try_call(
@@ -108,10 +113,17 @@ class Session(SessionBase):
         key: str | None = None,
         expires_at: float | None = None,
         after_unknown: str | None = None,
+        detach: bool = False,
+        on_progress: Callable[[JobProgress], Any] | None = None,
     ) -> Outcome:
-        """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
+        """Call a tool as the next step and return what is known of it, whatever that is.
+
+        Args as in `call`, and ``detach``: a job is started and left to itself at once. It blocks nothing; `check` looks
+        at it, ``runtime.jobs()`` lists it.
+        """
         try:
-            call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+            following = Following("detach" if detach else "wait", on_progress)
+            call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         except ArgumentsRefused as error:
             return self._as_outcome(error, tool)
         try:
@@ -166,6 +178,35 @@ class Session(SessionBase):
                 now = self._hold.desk.book.operations[operation.id]
                 outcomes.append(self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
         return outcomes
+
+    def check(self, step: str) -> Outcome:
+        """Look once at a step's job and return what is known of the step; a step that is settled is not asked about."""
+        tool, operation = self._recorded(step)
+        with self._locked(operation.id):
+            now = self._hold.desk.book.operations[operation.id]
+            return self._drive(work(self._hold.desk, tool, now, step, Following("once")))
+
+    def errors(self, step: str, *, limit: int = 50) -> Any:
+        """Fetch what went wrong in a step that was done in part: the JSON value behind its errors URL.
+
+        Raises:
+            ConfigError: the step has no errors URL, or one on another origin.
+            StepFailed, AuthError: it could not be fetched; nothing was changed.
+        """
+        tool, operation = self._recorded(step)
+        return self._drive(errors_of(self._hold.desk, tool, operation, step, limit))
+
+    def cancel(self, step: str) -> Outcome:
+        """Cancel a step that was never sent, or ask its job to stop and wait for what becomes of it.
+
+        Raises:
+            ConfigError: it is settled or unknown, or its job cannot be asked to stop; nothing was sent.
+        """
+        tool, operation = self._recorded(step)
+        with self._locked(operation.id):
+            operation = self._hold.desk.book.operations[operation.id]
+            asked = self._drive(cancel(self._hold.desk, tool, operation, step))
+            return self._drive(work(self._hold.desk, tool, asked, step))
 
     def reissue(self, step: str) -> ToolResult[Any]:
         """Issue a step again that failed with effect none: a second operation, under a key of its own.

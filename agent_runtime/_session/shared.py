@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.book import Book, Place
 from agent_runtime._core.canonical import canonical_json, digest
-from agent_runtime._core.desk import Call, Desk
+from agent_runtime._core.desk import WAITING, Call, Desk, Following
 from agent_runtime._core.explain import what_next
 from agent_runtime._core.outcomes import error_of, result_of
 from agent_runtime._core.requests import freeze, validate
@@ -222,6 +222,7 @@ class SessionBase:
         key: str | None,
         expires_at: float | None,
         after_unknown: str | None,
+        following: Following = WAITING,
     ) -> Call:
         """Check a call and freeze its request; nothing is written, and no position is taken."""
         self._check_usable()
@@ -249,6 +250,7 @@ class SessionBase:
             business_key=key,
             expires_at=expires_at,
             goes_on=(after_unknown or self._hold.after_unknown) == "continue",
+            following=following,
         )
 
     def _branch_here(self) -> str:
@@ -337,6 +339,17 @@ class SessionBase:
             reason="key_conflict" if isinstance(error, KeyConflict) else "unsettled",
             message=error.message,
         )
+
+    def _recorded(self, label: str) -> tuple[AnyTool, OperationRecord]:
+        """Return tool and operation of a recorded step, or raise `ConfigError`."""
+        self._check_usable()
+        tool = self._tool_of(label)
+        step = self._hold.desk.book.step(label)
+        operation = None if step is None else self._hold.desk.book.operation_of(step)
+        if operation is None:
+            msg = f"session {self.id}: step {label} was not started, so there is nothing to ask about"
+            raise ConfigError(msg, session_id=self.id, step=label)
+        return tool, operation
 
     def _unsettled(self) -> list[tuple[OperationRecord, str]]:
         """Return unsettled operations, each with the label of the last step that points to it."""

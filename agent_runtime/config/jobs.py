@@ -89,7 +89,8 @@ class PollPolicy:
         first: seconds until the first poll, where the tool gives no hint.
         factor, cap: each wait is ``factor`` times the last one, up to ``cap`` seconds. A hint of the tool is the least
             wait, above the cap too.
-        bound: seconds of wall clock from the stored start; then the outcome is ``timed_out`` and the job stays accepted.
+        bound: seconds from the stored start, by the wall clock; then the outcome is ``timed_out``, the job stays
+            accepted.
         not_found_grace: seconds from the start in which a 404 of the status URL still means "not there yet".
         on_200: a JSON body that looks like a job is one also under 200 and 201, not only under 202.
         adapter: the tool's own way with jobs; goes before all else.

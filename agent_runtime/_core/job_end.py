@@ -1,0 +1,52 @@
+"""What a job's end means for its operation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from agent_runtime._core.handles import written
+from agent_runtime._core.results import read_result
+from agent_runtime._model import BodyState, Change, Effect, Handle, Reason, ResultState, State
+
+if TYPE_CHECKING:
+    from agent_runtime.config import AnyTool
+    from agent_runtime.config.jobs import JobReading
+
+
+def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None) -> Change:
+    """Return what to write about a job that ended; ``body`` is its result where that was fetched."""
+    kept = dataclasses.replace(handle, counts=reading.counts, errors_url=reading.errors_url, message=reading.message)
+    if reading.status in {"failed", "cancelled"}:
+        said = {"status": reading.status, "error": reading.error, "message": reading.message}
+        return Change(
+            state=State.FAILED,
+            reason=Reason.JOB_ENDED,
+            effect=Effect(tool.contract.polling.failed_effect),
+            resume_at=None,
+            handle=written(kept),
+            error=_json({name: value for name, value in said.items() if value is not None}),
+        )
+    result = body if body is not None else _result_text(reading)
+    state = read_result(result, BodyState.WHOLE, tool).state
+    if body is None and not reading.has_result and reading.nothing_said:
+        state = ResultState.MISSING
+    return Change(
+        state=State.SUCCEEDED,
+        reason=Reason.JOB_ENDED,
+        partial=reading.status == "completed_with_errors",
+        resume_at=None,
+        handle=written(kept),
+        error=_json({"errors": reading.error}) if reading.error is not None else None,
+        result=result,
+        result_state=state,
+    )
+
+
+def _result_text(reading: JobReading) -> bytes:
+    return _json(reading.result) if reading.has_result else b""
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
