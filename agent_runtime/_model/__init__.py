@@ -1,5 +1,6 @@
 """Frozen values that cross layers; nothing in them does I/O."""
 
+from agent_runtime._model.events import CallbackEvent
 from agent_runtime._model.http import Answer, BodyState, Handle, Headers, Raised, Request, Returned, SendFailure
 from agent_runtime._model.outcome import Outcome, Source, ToolResult
 from agent_runtime._model.records import (
@@ -38,6 +39,7 @@ __all__ = [
     "Answer",
     "AttemptRecord",
     "BodyState",
+    "CallbackEvent",
     "Change",
     "Deliver",
     "Effect",
