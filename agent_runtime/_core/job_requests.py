@@ -30,7 +30,7 @@ def errors_of(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str,
         ConfigError: the step has no errors URL, or one on another origin.
         TokenUnavailable, StepFailed: it could not be fetched; nothing was changed.
     """
-    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit)
+    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit, subject=desk.subject)
     handle = handle_of(operation)
     url = resolve(handle.url or target_of(run), handle.errors_url) if handle.errors_url else None
     if url is None or not same_origin(url, target_of(run)):
@@ -63,7 +63,7 @@ def cancel(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str) ->
     Raises:
         ConfigError: it is settled or unknown, or its job cannot be asked to stop.
     """
-    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit)
+    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit, subject=desk.subject)
     if operation.state is State.READY:
         yield from advance(run, Change(state=State.CANCELLED, reason=Reason.CALLER, resume_at=None))
         return run.operation

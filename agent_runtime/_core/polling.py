@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from agent_runtime._core.attempt import send
+from agent_runtime._core.callbacks import end_by, evidence_of, reading_of
 from agent_runtime._core.conclude import kept_headers
-from agent_runtime._core.effects import Credential, Load, NoCredential, Now, Random, Sleep, Tell, ask
+from agent_runtime._core.effects import Credential, Job, Load, NoCredential, Now, Random, Sleep, Tell, ask
 from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.job_reading import read_job
@@ -34,6 +35,7 @@ from agent_runtime._model import (
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
+    from agent_runtime._model import CallbackEvent
     from agent_runtime.config.jobs import JobReading, PollPolicy
 
 WATCH: Final = 2.0
@@ -70,6 +72,8 @@ def follow(run: Run) -> Steps[bool]:
     """
     policy = run.tool.contract.polling
     handle = handle_of(run.operation)
+    if policy.webhook and run.polls == 0 and (yield from told(run)):
+        return True
     if run.follow == "detach" or _is_too_long(handle, policy):
         yield from _detach(run, handle)
         return False
@@ -88,6 +92,19 @@ def follow(run: Run) -> Steps[bool]:
         run.stay = "its status URL is not on the tool's origin, and is not allowed by PollPolicy(origins=)"
         return False
     return (yield from _poll(run, handle, policy))
+
+
+def told(run: Run) -> Steps[bool]:
+    """End an operation by a callback that came before its job was known here; True = it ended."""
+    identity = run.operation.id
+    events: list[CallbackEvent] = yield from ask(Job(lambda ledger: ledger.events_of(identity)))
+    for event in events:
+        reading = reading_of(event, run.operation, run.tool)
+        if reading.status != "running":
+            change = end_by(reading, run.operation, run.tool)
+            yield from advance(run, change, evidence=(evidence_of(event),))
+            return True
+    return False
 
 
 def _is_too_long(handle: Handle, policy: PollPolicy) -> bool:

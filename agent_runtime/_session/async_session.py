@@ -17,7 +17,7 @@ from agent_runtime._core.job_requests import cancel, errors_of
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import refuse_unawaited
 from agent_runtime._model import Outcome, SessionState, ToolResult
-from agent_runtime._session.shared import SessionBase
+from agent_runtime._session.shared import SessionBase, logger
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
 
@@ -278,6 +278,7 @@ class AsyncSession(SessionBase):
         lease = self._closing()
         if lease is not None:
             await self._drive(_one(Job(lambda ledger: ledger.release(lease))))
+            await self._tell()
 
     async def __aenter__(self) -> Self:
         return self
@@ -356,6 +357,15 @@ class AsyncSession(SessionBase):
         left = list(self._hold.unstarted.values())
         self._hold.unstarted.clear()
         await self._drive(refuse_unawaited(self._hold.desk, left))
+
+    async def _tell(self) -> None:
+        """Let ``on_attention`` hear of open matters; a listener that fails is told again the next time."""
+        if self._hold.settings.on_attention is None:
+            return
+        try:
+            await self._hold.settings.notify()
+        except Exception:
+            logger.exception("on_attention failed; what it was told is told again")
 
     async def _close_quietly(self, *, raising: bool) -> None:
         """Release the lease without hiding the exception that ends the block."""

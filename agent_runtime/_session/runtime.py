@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from agent_runtime._core.attention import STALLED_AFTER, Attention, matters, tell
+from agent_runtime._core.callbacks import receive
 from agent_runtime._core.effects import Effect, Job
 from agent_runtime._core.ending import decide
 from agent_runtime._drive import AsyncDriver, Driver, World
@@ -12,6 +14,7 @@ from agent_runtime._http import AsyncHttpSender, HttpSender
 from agent_runtime._model import SessionState
 from agent_runtime._oauth import seal_of
 from agent_runtime._session.async_session import AsyncSession, Opening
+from agent_runtime._session.jobs import JobTable, job_table
 from agent_runtime._session.opening import opening
 from agent_runtime._session.session import Session
 from agent_runtime._session.settings import Settings, check_after_unknown
@@ -27,13 +30,15 @@ if TYPE_CHECKING:
 
     from agent_runtime._core.effects import Steps
     from agent_runtime._drive import Clock, Probe
-    from agent_runtime._model import Loaded, OperationRecord, Outcome, SessionRecord
+    from agent_runtime._model import CallbackEvent, Loaded, OperationRecord, Outcome, SessionRecord
     from agent_runtime._oauth import TokenKey
     from agent_runtime._session.table import StepTable
     from agent_runtime.config import AnyTool, Auth, SubjectToken
     from agent_runtime.ledger import Claim, Ledger, Owner
 
 R = TypeVar("R")
+
+SILENCE = STALLED_AFTER * defaults.POLL_CAP
 
 
 class _RuntimeBase:
@@ -53,6 +58,7 @@ class _RuntimeBase:
         key_secret: bytes | None = None,
         token_key: TokenKey | None = None,
         after_unknown: Literal["block", "continue"] = "block",
+        on_attention: Callable[[Attention], Any] | None = None,
         body_limit: int = defaults.BODY_LIMIT,
         lease: float = defaults.LEASE,
         migrate: Literal["auto", "check"] = "auto",
@@ -84,16 +90,22 @@ class _RuntimeBase:
                 actor=actor,
                 key_secret=key_secret,
                 body_limit=body_limit,
+                on_attention=on_attention,
                 after_unknown=after_unknown,
             )
             self._settings.register(tools, stacklevel=3)
             self._make_driver(client)
+            self._settings.notify = self.notify
         except BaseException:
             if self._own_ledger is not None:
                 self._own_ledger.close()
             raise
 
     def _make_driver(self, client: Any) -> None:
+        raise NotImplementedError
+
+    def notify(self) -> Any:
+        """Tell ``on_attention`` of each open matter that nobody has heard of yet."""
         raise NotImplementedError
 
     def register(self, *tools: AnyTool) -> None:
@@ -170,8 +182,8 @@ class _RuntimeBase:
         wanted = None if state is None else SessionState(state)
         return Job(lambda ledger: ledger.sessions(tenant=self._settings.tenant, state=wanted))
 
-    def _attention(self) -> Job[list[OperationRecord]]:
-        return Job(lambda ledger: ledger.attention(tenant=self._settings.tenant))
+    def _jobs(self) -> Job[list[OperationRecord]]:
+        return Job(lambda ledger: ledger.jobs(tenant=self._settings.tenant))
 
 
 def _one(effect: Effect[R]) -> Steps[R]:
@@ -193,6 +205,7 @@ class Runtime(_RuntimeBase):
         token_key: Fernet key, or the path of a file that holds one, that refresh tokens are kept under; else the
             environment's ``AGENT_RUNTIME_TOKEN_KEY`` or ``AGENT_RUNTIME_TOKEN_KEY_FILE``.
         after_unknown: ``continue`` lets other tools' writes go on past an unsettled step.
+        on_attention: hears of each unknown, contradicted, timed-out or stalled step at least once.
         body_limit: longest answer body, in bytes.
         lease: seconds for which a session stays taken after its worker was last heard of.
         migrate: ``auto`` makes and migrates the tables; ``check`` only looks.
@@ -254,9 +267,32 @@ class Runtime(_RuntimeBase):
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
         return self._drive(_one(self._sessions(state)))
 
-    def attention(self) -> list[OperationRecord]:
-        """List operations that nobody but a person or new evidence can settle, oldest first."""
-        return self._drive(_one(self._attention()))
+    def attention(self) -> list[Attention]:
+        """List what wants a person or new evidence, oldest first: unknown, contradicted, timed-out, stalled steps."""
+        return self._drive(matters(self._settings.tenant, silence=SILENCE))
+
+    def notify(self) -> int:
+        """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.
+
+        Sessions do this when they close; call it from time to time where none does. A matter counts as heard once the
+        listener has returned.
+        """
+        listener = self._settings.on_attention
+        return 0 if listener is None else self._drive(tell(self._settings.tenant, listener, silence=SILENCE))
+
+    def jobs(self) -> JobTable:
+        """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
+        operations = self._drive(_one(self._jobs()))
+        records = self._drive(_one(self._sessions(None)))
+        return job_table(operations, {record.id: record for record in records})
+
+    def receive(self, event: CallbackEvent) -> str:
+        """Take a verified callback about a job: kept under its id first, then applied, once.
+
+        Returns:
+            ``applied``, ``kept`` (its step is not known yet), ``seen``, or ``noted`` (its step has ended already).
+        """
+        return self._drive(receive(self._settings.tenant, event, self._settings.tools))
 
     def explain(self, name: str) -> StepTable:
         """Return a session's steps with what a resume would do about each; takes no lease, sends nothing."""
@@ -365,9 +401,32 @@ class AsyncRuntime(_RuntimeBase):
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
         return await self._drive(_one(self._sessions(state)))
 
-    async def attention(self) -> list[OperationRecord]:
-        """List operations that nobody but a person or new evidence can settle, oldest first."""
-        return await self._drive(_one(self._attention()))
+    async def attention(self) -> list[Attention]:
+        """List what wants a person or new evidence, oldest first: unknown, contradicted, timed-out, stalled steps."""
+        return await self._drive(matters(self._settings.tenant, silence=SILENCE))
+
+    async def notify(self) -> int:
+        """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.
+
+        Sessions do this when they close; call it from time to time where none does. A matter counts as heard once the
+        listener has returned.
+        """
+        listener = self._settings.on_attention
+        return 0 if listener is None else await self._drive(tell(self._settings.tenant, listener, silence=SILENCE))
+
+    async def jobs(self) -> JobTable:
+        """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
+        operations = await self._drive(_one(self._jobs()))
+        records = await self._drive(_one(self._sessions(None)))
+        return job_table(operations, {record.id: record for record in records})
+
+    async def receive(self, event: CallbackEvent) -> str:
+        """Take a verified callback about a job: kept under its id first, then applied, once.
+
+        Returns:
+            ``applied``, ``kept`` (its step is not known yet), ``seen``, or ``noted`` (its step has ended already).
+        """
+        return await self._drive(receive(self._settings.tenant, event, self._settings.tools))
 
     async def explain(self, name: str) -> StepTable:
         """Return a session's steps with what a resume would do about each; takes no lease, sends nothing."""

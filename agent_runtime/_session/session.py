@@ -14,7 +14,7 @@ from agent_runtime._core.ending import finish
 from agent_runtime._core.job_requests import cancel, errors_of
 from agent_runtime._core.reissue import reissue
 from agent_runtime._model import Outcome, SessionState, ToolResult
-from agent_runtime._session.shared import SessionBase
+from agent_runtime._session.shared import SessionBase, logger
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
 
@@ -249,6 +249,7 @@ class Session(SessionBase):
         lease = self._closing()
         if lease is not None:
             self._drive(_one(Job(lambda ledger: ledger.release(lease))))
+            self._tell()
 
     def __enter__(self) -> Self:
         return self
@@ -295,6 +296,15 @@ class Session(SessionBase):
             lock = self._hold.locks.setdefault(name, threading.RLock())
         with lock:
             yield
+
+    def _tell(self) -> None:
+        """Let ``on_attention`` hear of open matters; a listener that fails is told again the next time."""
+        if self._hold.settings.on_attention is None:
+            return
+        try:
+            self._hold.settings.notify()
+        except Exception:
+            logger.exception("on_attention failed; what it was told is told again")
 
     def _close_quietly(self, *, raising: bool) -> None:
         """Release the lease without hiding the exception that ends the block."""

@@ -12,8 +12,9 @@ from agent_runtime.config.auth import AuthProvider
 from agent_runtime.errors import ConfigError, UnknownTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from agent_runtime._core.attention import Attention
     from agent_runtime._drive import AsyncDriver, Driver, World
     from agent_runtime._drive.tokens import TokenStore
     from agent_runtime.config import AnyTool, HttpTool
@@ -31,7 +32,9 @@ class Settings:
     key_secret: bytes | None = field(default=None, repr=False)
     body_limit: int = defaults.BODY_LIMIT
     after_unknown: str = "block"
+    on_attention: Callable[[Attention], Any] | None = None
     tools: dict[str, AnyTool] = field(default_factory=dict)
+    notify: Callable[[], Any] = field(init=False)
     driver: Driver = field(init=False)
     async_driver: AsyncDriver = field(init=False)
 

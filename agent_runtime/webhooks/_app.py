@@ -47,7 +47,7 @@ def about(body: Any) -> About:
 
 
 class WebhookApp:
-    """Takes callbacks by POST; `app` makes it. Answers 200 once an event is kept, so that senders try again till then."""
+    """Takes callbacks by POST; `app` makes it. Answers 200 once an event is kept: till then senders try again."""
 
     def __init__(
         self, runtime: Runtime | AsyncRuntime, verify: Verifier, source: str, read: Callable[[Any], About]

@@ -1,0 +1,86 @@
+"""What somebody has to look at, and the protocol of telling so: each matter at least once, across crashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent_runtime._core.effects import Job, Now, Tell, ask
+from agent_runtime._core.handles import handle_of
+from agent_runtime._model import OperationRecord, Reason, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_runtime._core.effects import Steps
+
+STALLED_AFTER = 2.0
+"""A job counts as stalled once it is silent for so many times the longest wait between looks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """One matter that wants a person, or new evidence.
+
+    Attributes:
+        kind: ``unknown``, ``contradicted``, ``timed_out`` (a job past its bound) or ``stalled`` (nobody looks at it).
+        operation: as the ledger has it.
+    """
+
+    kind: str
+    operation: OperationRecord
+
+
+def kind_of(operation: OperationRecord, *, now: float, silence: float) -> str | None:
+    """Return why an operation wants attention, or None.
+
+    Args:
+        operation: as the ledger has it.
+        now: UTC epoch seconds.
+        silence: seconds behind its next look after which an accepted operation counts as stalled.
+    """
+    if operation.contradicted:
+        return "contradicted"
+    if operation.state is State.UNKNOWN:
+        return "unknown"
+    if operation.state is not State.ACCEPTED:
+        return None
+    if operation.reason is Reason.POLL_BOUND:
+        return "timed_out"
+    due = operation.resume_at if operation.resume_at is not None else operation.updated_at
+    return "stalled" if now - due > silence and not handle_of(operation).detached else None
+
+
+def matters(tenant: str, *, silence: float) -> Steps[list[Attention]]:
+    """Read all open matters, oldest first."""
+    now = yield from ask(Now())
+    open_ones = yield from ask(Job(lambda ledger: ledger.attention(tenant=tenant)))
+    running = yield from ask(Job(lambda ledger: ledger.jobs(tenant=tenant)))
+    found = []
+    for operation in sorted([*open_ones, *running], key=lambda one: (one.created_at, one.id)):
+        kind = kind_of(operation, now=now, silence=silence)
+        if kind is not None:
+            found.append(Attention(kind=kind, operation=operation))
+    return found
+
+
+def tell(tenant: str, listener: Callable[[Attention], Any], *, silence: float) -> Steps[int]:
+    """Tell a listener of each matter that nobody has heard of yet; return how many.
+
+    A matter counts as heard once the listener has returned: one that dies or raises in it hears it again.
+    """
+    found: list[Attention] = yield from matters(tenant, silence=silence)
+    if not found:
+        return 0
+    ids = [matter.operation.id for matter in found]
+    heard: set[tuple[str, str]] = yield from ask(Job(lambda ledger: ledger.heard(ids)))
+    fresh = [matter for matter in found if (matter.operation.id, matter.kind) not in heard]
+    for matter in fresh:
+        yield from ask(Tell(listener, matter))
+        yield from ask(_note(matter))
+    return len(fresh)
+
+
+def _note(matter: Attention) -> Job[None]:
+    identity, kind = matter.operation.id, matter.kind
+    return Job(lambda ledger: ledger.note_heard(identity, kind))
