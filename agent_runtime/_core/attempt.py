@@ -179,6 +179,8 @@ def _record(run: Run, result: Result) -> Steps[Finding | None]:
 
 def _resume_at(run: Run, finding: Finding, now: float) -> Steps[float | None]:
     if finding.verdict is Verdict.ACCEPTED and finding.handle is not None:
+        if finding.handle.url is None:
+            return None  # there is nothing to look at
         random = yield from ask(Random())
         return now + first_wait(finding.handle, run.tool.contract.polling, random)
     if finding.verdict not in WAITS:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent_runtime._core.effects import Job, Now, Tell, ask
 from agent_runtime._core.handles import handle_of
 from agent_runtime._model import OperationRecord, Reason, State
+from agent_runtime.config import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ class Attention:
     """One matter that wants a person, or new evidence.
 
     Attributes:
-        kind: ``unknown``, ``contradicted``, ``timed_out`` (a job past its bound) or ``stalled`` (nobody looks at it).
+        kind: ``unknown``, ``contradicted``, ``timed_out`` (a job past its bound), ``stalled`` (nobody looks at a job
+            that is due) or ``untracked`` (a job that nobody can look at).
         operation: as the ledger has it.
     """
 
@@ -47,8 +49,14 @@ def kind_of(operation: OperationRecord, *, now: float, silence: float) -> str | 
         return None
     if operation.reason is Reason.POLL_BOUND:
         return "timed_out"
+    handle = handle_of(operation)
+    if operation.resume_at is None and handle.url is None:
+        # A callback may still end it; one that has not come by then is not coming soon.
+        return "untracked" if now - handle.started_at > silence else None
     due = operation.resume_at if operation.resume_at is not None else operation.updated_at
-    return "stalled" if now - due > silence and not handle_of(operation).detached else None
+    if handle.detached:  # somebody comes back for it: not before it can have ended
+        due = max(due, handle.started_at + max(handle.estimated or 0.0, defaults.POLL_BOUND))
+    return "stalled" if now - due > silence else None
 
 
 def matters(tenant: str, *, silence: float) -> Steps[list[Attention]]:
@@ -57,7 +65,8 @@ def matters(tenant: str, *, silence: float) -> Steps[list[Attention]]:
     open_ones = yield from ask(Job(lambda ledger: ledger.attention(tenant=tenant)))
     running = yield from ask(Job(lambda ledger: ledger.jobs(tenant=tenant)))
     found = []
-    for operation in sorted([*open_ones, *running], key=lambda one: (one.created_at, one.id)):
+    jobs = [one.operation for one in running]
+    for operation in sorted([*open_ones, *jobs], key=lambda one: (one.created_at, one.id)):
         kind = kind_of(operation, now=now, silence=silence)
         if kind is not None:
             found.append(Attention(kind=kind, operation=operation))

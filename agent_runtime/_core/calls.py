@@ -95,6 +95,7 @@ def work(
         body_limit=desk.body_limit,
         subject=desk.subject,
         follow=following.mode,
+        patience=following.patience,
         on_progress=following.listener,
     )
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from agent_runtime._core.job_reading import read_job
+from agent_runtime._core.job_reading import read_start
 from agent_runtime._core.job_start import start_of
 from agent_runtime._core.problem import read_problem
 from agent_runtime._core.results import read_result
@@ -20,7 +20,7 @@ from agent_runtime.config import STANDARD_MARKS
 if TYPE_CHECKING:
     from agent_runtime._core.problem import Problem
     from agent_runtime._model import Request
-    from agent_runtime.config import AnyTool, JobReading, ReplayMark, ToolContract
+    from agent_runtime.config import AnyTool, JobReading, PollPolicy, ReplayMark, ToolContract
 
 
 class Verdict(StrEnum):
@@ -74,7 +74,7 @@ KEY_REUSED: Final = frozenset(
 )
 KEY_REUSED_STATUSES: Final = frozenset({400, 409, 417, 422})
 """The Idempotency-Key draft says 422; 400 is what Stripe's and EC2's codes come with."""
-TELLS_ITS_END: Final = frozenset({"operation-location", "azure-async", "aip", "body", "adapter"})
+TELLS_ITS_END: Final = frozenset({"operation-location", "azure-async", "aip", "body", "bare", "adapter"})
 """Protocols whose first answer has the form of a status, so that it can be an end already."""
 HALF_DONE: Final = frozenset({"partly-applied"})
 IN_PROGRESS: Final = frozenset(
@@ -137,12 +137,21 @@ def _success(answer: Answer, tool: AnyTool, now: float, request: Request | None,
     policy = tool.contract.polling
     handle = None if request is None else start_of(answer, request, policy, now=now)
     if handle is not None:
-        reading = read_job(answer, handle, policy, now=now) if handle.protocol in TELLS_ITS_END else None
+        reading = _first_reading(answer, handle, policy, now)
         if reading is not None and reading.status != "running":
             return Finding(verdict=Verdict.JOB_ENDED, replayed=replayed, handle=handle, reading=reading)
         return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, handle=handle)
     state = read_result(answer.body, answer.body_state, tool).state
     return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=state)
+
+
+def _first_reading(answer: Answer, handle: Handle, policy: PollPolicy, now: float) -> JobReading | None:
+    if handle.protocol not in TELLS_ITS_END:
+        return None
+    try:
+        return read_start(answer, handle, policy, now=now)
+    except Exception:  # noqa: BLE001  the user's own adapter; the first poll is read again
+        return None
 
 
 def _plain_refusal(status: int, codes: frozenset[str], contract: ToolContract) -> Verdict:

@@ -60,12 +60,19 @@ class Desk:
     keyed: set[str] = field(default_factory=set)
 
 
+FollowMode = Literal["wait", "next", "once", "detach"]
+
+
 @dataclass(frozen=True, slots=True)
 class Following:
-    """How a call follows a job: ``wait`` for its end, look ``once``, or ``detach``; who hears of each look."""
+    """How a call follows a job: ``wait`` for its end or the ``next`` look, look ``once``, or ``detach``.
 
-    mode: Literal["wait", "once", "detach"] = "wait"
+    ``listener`` hears of each look; ``patience``: seconds from now that are waited beyond the bound.
+    """
+
+    mode: FollowMode = "wait"
     listener: Callable[[Any], Any] | None = None
+    patience: float = 0.0
 
 
 WAITING: Final = Following()

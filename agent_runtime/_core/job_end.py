@@ -11,13 +11,29 @@ from agent_runtime._core.results import read_result
 from agent_runtime._model import BodyState, Change, Effect, Handle, Reason, ResultState, State
 
 if TYPE_CHECKING:
+    from agent_runtime._model import OperationRecord
     from agent_runtime.config import AnyTool
     from agent_runtime.config.jobs import JobReading
 
 
-def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None) -> Change:
-    """Return what to write about a job that ended; ``body`` is its result where that was fetched."""
-    kept = dataclasses.replace(handle, counts=reading.counts, errors_url=reading.errors_url, message=reading.message)
+def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None, *, missing: bool = False) -> Change:
+    """Return what to write about a job that ended.
+
+    Args:
+        reading: its end.
+        handle: of the job.
+        tool: its tool.
+        body: its result, where that stood by itself; None = it is in the reading, or there is none.
+        missing: the job has a result and it cannot be had.
+    """
+    kept = dataclasses.replace(
+        handle,
+        counts=reading.counts,
+        errors_url=reading.errors_url,
+        message=reading.message,
+        progress=reading.progress if reading.progress is not None else handle.progress,
+        not_before=None,
+    )
     if reading.status in {"failed", "cancelled"}:
         said = {"status": reading.status, "error": reading.error, "message": reading.message}
         return Change(
@@ -30,7 +46,7 @@ def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None
         )
     result = body if body is not None else _result_text(reading)
     state = read_result(result, BodyState.WHOLE, tool).state
-    if body is None and not reading.has_result and reading.nothing_said:
+    if body is None and (missing or (not reading.has_result and reading.nothing_said)):
         state = ResultState.MISSING
     return Change(
         state=State.SUCCEEDED,
@@ -42,6 +58,14 @@ def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None
         result=result,
         result_state=state,
     )
+
+
+def contradicts(reading: JobReading, operation: OperationRecord) -> bool:
+    """Whether a job's end is another one than the end that is recorded."""
+    if reading.status == "running":
+        return False
+    good = reading.status in {"succeeded", "completed_with_errors"}
+    return good is not (operation.state is State.SUCCEEDED)
 
 
 def _result_text(reading: JobReading) -> bytes:

@@ -148,7 +148,9 @@ def _message(operation: OperationRecord, stay: str, unusable: str) -> str:
         parts.append("The tool accepted it and works on it.")
     if unusable:
         parts.append(f"The result cannot be used: {unusable}.")
-    if stay:
+    if stay and operation.state is State.ACCEPTED:
+        parts.append(f"Nobody looks at its job now: {stay}.")
+    elif stay:
         parts.append(f"It is not sent again now: {stay}.")
     return " ".join(parts)
 

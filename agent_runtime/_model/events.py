@@ -16,6 +16,7 @@ class CallbackEvent:
         body: the raw bytes that were signed.
         received_at: UTC epoch seconds, by the database's clock.
         applied: its operation has been told.
+        tenant: whose it is; told by the ledger.
     """
 
     source: str
@@ -25,3 +26,4 @@ class CallbackEvent:
     body: bytes
     received_at: float = 0.0
     applied: bool = False
+    tenant: str = ""

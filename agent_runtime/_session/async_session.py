@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
-    from agent_runtime._core.polling import JobProgress
+    from agent_runtime._core.job_progress import JobProgress
     from agent_runtime._session.runtime import AsyncRuntime
     from agent_runtime._session.shared import Hold
     from agent_runtime.config import AnyTool, SubjectToken
@@ -364,7 +364,7 @@ class AsyncSession(SessionBase):
             return
         try:
             await self._hold.settings.notify()
-        except Exception:
+        except Exception:  # noqa: BLE001  it is logged with its trace, and the session is closed either way
             logger.exception("on_attention failed; what it was told is told again")
 
     async def _close_quietly(self, *, raising: bool) -> None:

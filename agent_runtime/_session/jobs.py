@@ -11,9 +11,9 @@ from agent_runtime._model import Reason
 from agent_runtime._session.table import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from agent_runtime._model import OperationRecord, SessionRecord
+    from agent_runtime._model import RunningJob
 
 TASK_LENGTH = 80
 
@@ -68,19 +68,20 @@ class JobTable(list[JobView]):
         }
 
 
-def job_table(operations: Iterable[OperationRecord], sessions: Mapping[str, SessionRecord]) -> JobTable:
-    """Return operations whose jobs run as a table."""
-    return JobTable(_view(operation, sessions.get(operation.session_id)) for operation in operations)
+def job_table(jobs: Iterable[RunningJob]) -> JobTable:
+    """Return jobs that run as a table."""
+    return JobTable(map(_view, jobs))
 
 
-def _view(operation: OperationRecord, session: SessionRecord | None) -> JobView:
+def _view(job: RunningJob) -> JobView:
+    operation, session = job.operation, job.session
     handle = handle_of(operation)
     args = operation.args.decode("utf-8", "replace")
     return JobView(
         session_id=operation.session_id,
-        session=(session.alias if session is not None else None) or operation.session_id,
+        session=session.alias or session.id,
         step=operation.label,
-        owner=session.actor if session is not None else None,
+        owner=session.actor,
         tool=operation.tool,
         task=args if len(args) <= TASK_LENGTH else args[: TASK_LENGTH - 1] + "…",
         job_id=handle.job_id,
@@ -106,6 +107,7 @@ def _time(moment: float) -> str:
 def _told(view: JobView) -> dict[str, Any]:
     told = {
         "session": view.session,
+        "owner": view.owner,
         "step": view.step,
         "tool": view.tool,
         "task": view.task,

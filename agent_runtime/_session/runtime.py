@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from agent_runtime._core.effects import Steps
     from agent_runtime._drive import Clock, Probe
-    from agent_runtime._model import CallbackEvent, Loaded, OperationRecord, Outcome, SessionRecord
+    from agent_runtime._model import CallbackEvent, Loaded, OperationRecord, Outcome, RunningJob, SessionRecord
     from agent_runtime._oauth import TokenKey
     from agent_runtime._session.table import StepTable
     from agent_runtime.config import AnyTool, Auth, SubjectToken
@@ -182,7 +182,7 @@ class _RuntimeBase:
         wanted = None if state is None else SessionState(state)
         return Job(lambda ledger: ledger.sessions(tenant=self._settings.tenant, state=wanted))
 
-    def _jobs(self) -> Job[list[OperationRecord]]:
+    def _jobs(self) -> Job[list[RunningJob]]:
         return Job(lambda ledger: ledger.jobs(tenant=self._settings.tenant))
 
 
@@ -282,9 +282,8 @@ class Runtime(_RuntimeBase):
 
     def jobs(self) -> JobTable:
         """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
-        operations = self._drive(_one(self._jobs()))
-        records = self._drive(_one(self._sessions(None)))
-        return job_table(operations, {record.id: record for record in records})
+        found: list[RunningJob] = self._drive(_one(self._jobs()))
+        return job_table(found)
 
     def receive(self, event: CallbackEvent) -> str:
         """Take a verified callback about a job: kept under its id first, then applied, once.
@@ -416,9 +415,8 @@ class AsyncRuntime(_RuntimeBase):
 
     async def jobs(self) -> JobTable:
         """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
-        operations = await self._drive(_one(self._jobs()))
-        records = await self._drive(_one(self._sessions(None)))
-        return job_table(operations, {record.id: record for record in records})
+        found: list[RunningJob] = await self._drive(_one(self._jobs()))
+        return job_table(found)
 
     async def receive(self, event: CallbackEvent) -> str:
         """Take a verified callback about a job: kept under its id first, then applied, once.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
-    from agent_runtime._core.polling import JobProgress
+    from agent_runtime._core.job_progress import JobProgress
     from agent_runtime._session.runtime import Runtime
     from agent_runtime.config import AnyTool, SubjectToken
 
@@ -303,7 +303,7 @@ class Session(SessionBase):
             return
         try:
             self._hold.settings.notify()
-        except Exception:
+        except Exception:  # noqa: BLE001  it is logged with its trace, and the session is closed either way
             logger.exception("on_attention failed; what it was told is told again")
 
     def _close_quietly(self, *, raising: bool) -> None:

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
         EvidenceRecord,
         Loaded,
         OperationRecord,
+        RunningJob,
         SessionRecord,
         SessionState,
         Write,
         WriteOutcome,
     )
     from agent_runtime._model.tokens import TokenHold, TokenRecord
+    from agent_runtime.ledger._events import DueJobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +170,12 @@ class Ledger(Protocol):
         """Give a token's row back without a new token, and say what the refresh left behind."""
         ...
 
-    def jobs(self, *, tenant: str) -> Future[list[OperationRecord]]:
-        """List operations whose jobs run, oldest first."""
+    def jobs(self, *, tenant: str) -> Future[list[RunningJob]]:
+        """List operations whose jobs run, oldest first, each with its session."""
+        ...
+
+    def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
+        """Read which sessions have jobs of these tools to be looked at now and are held by nobody, oldest due first."""
         ...
 
     def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import and_, literal_column, or_, select, update
+from sqlalchemy import and_, func, literal_column, or_, select, update
 
-from agent_runtime._model import CallbackEvent
+from agent_runtime._model import CallbackEvent, RunningJob
 from agent_runtime.ledger import _schema as t
-from agent_runtime.ledger._rows import operation_record
+from agent_runtime.ledger._rows import operation_record, session_record
 from agent_runtime.ledger._statements import insert, is_storable
-from agent_runtime.ledger._store import begin_write
+from agent_runtime.ledger._store import begin_write, read_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,22 @@ def job_id_of(handle: bytes | None) -> str | None:
     return told if isinstance(told, str) and is_storable(told) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueJobs:
+    """Whose jobs are to be looked at.
+
+    Attributes:
+        sessions: ids of sessions that nobody holds and that have a job due, each with the moment since when.
+        running: jobs in all, held ones too; next_at: when the next of the others is due, or None.
+        now: by the database's clock (UTC epoch seconds), as all moments here.
+    """
+
+    sessions: tuple[tuple[str, float], ...]
+    running: int
+    next_at: float | None
+    now: float
+
+
 class EventRows:
     """The part of a ledger that knows of jobs and their callbacks. Strictly private."""
 
@@ -41,9 +58,14 @@ class EventRows:
     def _submit(self, work: Callable[[Connection], T], *, write: bool) -> Future[T]:
         raise NotImplementedError
 
-    def jobs(self, *, tenant: str) -> Future[list[OperationRecord]]:
-        """List operations whose jobs run, oldest first."""
+    def jobs(self, *, tenant: str) -> Future[list[RunningJob]]:
+        """List operations whose jobs run, oldest first, each with its session."""
         return self._submit(lambda conn: _jobs(conn, tenant), write=False)
+
+    def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
+        """Read whose jobs are to be looked at now, the longest due first."""
+        store = self._runner.store
+        return self._submit(lambda conn: _due(conn, tenant, tools, limit, read_clock(conn, store)), write=False)
 
     def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:
         """Keep a callback; False = it stands already, and its operation has been told."""
@@ -74,11 +96,34 @@ class EventRows:
         return self._submit(lambda conn: _note(conn, row | {"heard_at": begin_write(conn, store)}), write=True)
 
 
-def _jobs(conn: Connection, tenant: str) -> list[OperationRecord]:
-    # Literal text, word for word that of the partial index: a bound value could not use it.
-    where = and_(t.operations.c.tenant == tenant, literal_column("state = 'accepted'"))
-    statement = select(t.operations).where(where).order_by(t.operations.c.created_at, t.operations.c.id)
-    return list(map(operation_record, conn.execute(statement).mappings()))
+# Literal text, word for word that of the partial index: a bound value could not use it.
+_RUNS: ColumnElement[bool] = literal_column(f"{t.operations.name}.state = 'accepted'")
+
+
+def _jobs(conn: Connection, tenant: str) -> list[RunningJob]:
+    row = t.operations.c
+    where = and_(row.tenant == tenant, _RUNS)
+    statement = select(t.operations).where(where).order_by(row.created_at, row.id)
+    operations = list(map(operation_record, conn.execute(statement).mappings()))
+    wanted = select(t.sessions).where(t.sessions.c.id.in_(select(row.session_id).where(where)))
+    sessions = {one["id"]: session_record(one) for one in conn.execute(wanted).mappings()}
+    # A session that was deleted between the two reads has no job that anybody could follow.
+    return [
+        RunningJob(operation=one, session=sessions[one.session_id]) for one in operations if one.session_id in sessions
+    ]
+
+
+def _due(conn: Connection, tenant: str, tools: Sequence[str], limit: int, now: float) -> DueJobs:
+    row, session = t.operations.c, t.sessions.c
+    joined = t.operations.join(t.sessions, session.id == row.session_id)
+    free = or_(session.lease_until.is_(None), session.lease_until <= now)
+    ours = and_(row.tenant == tenant, _RUNS, row.tool.in_(tools), row.resume_at.is_not(None), session.state == "open")
+    due = select(row.session_id, func.min(row.resume_at).label("first")).select_from(joined)
+    due = due.where(ours, free, row.resume_at <= now).group_by(row.session_id).order_by("first").limit(limit)
+    later = select(func.min(row.resume_at)).select_from(joined).where(ours, row.resume_at > now)
+    sessions = tuple((one.session_id, float(one.first)) for one in conn.execute(due))
+    running = conn.execute(select(func.count()).select_from(joined).where(ours)).scalar_one()
+    return DueJobs(sessions=sessions, running=running, next_at=conn.execute(later).scalar(), now=now)
 
 
 def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bool:
@@ -116,7 +161,13 @@ def _events_of(conn: Connection, operation_id: str) -> list[CallbackEvent]:
     operation, event = t.operations.c, t.events.c
     about = or_(event.job_id == operation.job_id, event.key == operation.key)
     joined = t.events.join(t.operations, and_(event.tenant == operation.tenant, about))
-    where = and_(operation.id == operation_id, event.applied_at.is_(None))
+    others = t.operations.alias()
+    # A job id that jobs of several tools have names none of them; the key does.
+    another = select(others.c.id).where(
+        others.c.tenant == operation.tenant, others.c.job_id == operation.job_id, others.c.tool != operation.tool
+    )
+    clear = or_(event.key == operation.key, ~another.exists())
+    where = and_(operation.id == operation_id, event.applied_at.is_(None), clear)
     statement = select(t.events).select_from(joined).where(where).order_by(event.received_at, event.event_id)
     return list(map(_event, conn.execute(statement).mappings()))
 
@@ -130,6 +181,7 @@ def _event(row: RowMapping) -> CallbackEvent:
         body=bytes(row["body"]),
         received_at=row["received_at"],
         applied=row["applied_at"] is not None,
+        tenant=row["tenant"],
     )
 
 

@@ -22,7 +22,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_LIMIT: Final = 1024 * 1024
-JOB_MEMBERS: Final = ("job_id", "jobId", "operation_id", "operationId", "task_id", "taskId", "id")
+JOB_MEMBERS: Final = ("job_id", "jobId", "operation_id", "operationId", "task_id", "taskId")
 KEY_MEMBERS: Final = ("idempotency_key", "idempotencyKey")
 
 
@@ -35,15 +35,26 @@ class About:
 
 
 def about(body: Any) -> About:
-    """Return what a callback's body is about: a job id or key at its top, or below ``data``."""
-    for members in (body, body.get("data") if isinstance(body, dict) else None):
-        if not isinstance(members, dict):
-            continue
-        job_id = next((str(members[name]) for name in JOB_MEMBERS if isinstance(members.get(name), str | int)), None)
-        key = next((members[name] for name in KEY_MEMBERS if isinstance(members.get(name), str)), None)
-        if job_id is not None or key is not None:
-            return About(job_id, key)
-    return About()
+    """Return what a callback's body is about: a job id or key at its top, or below ``data``.
+
+    A bare ``id`` at the top is the job's only where there is no ``data``: beside it, it is the event's own.
+    """
+    if not isinstance(body, dict):
+        return About()
+    data = body.get("data")
+    inner = data if isinstance(data, dict) else None
+    named = [_found(JOB_MEMBERS, members) for members in (body, inner or {})]
+    named.append(_found(("id",), body if inner is None else inner))
+    keys = [_found(KEY_MEMBERS, members) for members in (body, inner or {})]
+    return About(next((one for one in named if one), None), next((one for one in keys if one), None))
+
+
+def _found(names: tuple[str, ...], members: dict[str, Any]) -> str | None:
+    for name in names:
+        value = members.get(name)
+        if (isinstance(value, str) and value) or (isinstance(value, int) and not isinstance(value, bool)):
+            return str(value)
+    return None
 
 
 class WebhookApp:
@@ -82,8 +93,8 @@ class WebhookApp:
             event = self._event(_headers(scope), body)
         except CallbackRefused as refused:
             return 401, refused.message
-        if event is None:
-            return 422, "it names no job and no key"
+        if event is None:  # a test of the endpoint, or of another matter: to refuse it would have it sent for days
+            return 200, "ignored"
         try:
             return 200, await self._kept(event)
         except AgentRuntimeError:
@@ -96,14 +107,22 @@ class WebhookApp:
         return str(await asyncio.to_thread(self._runtime.receive, event))
 
     def _event(self, headers: Mapping[str, str], body: bytes) -> CallbackEvent | None:
-        event_id = self._verify(headers, body, now=self._runtime.ledger.now())
+        now = self._runtime.ledger.now()
+        event_id = self._verify(headers, body, now=now)
         try:
             named = self._read(json.loads(body))
         except (ValueError, RecursionError):
             return None
         if named.job_id is None and named.key is None:
             return None
-        return CallbackEvent(source=self._source, event_id=event_id, job_id=named.job_id, key=named.key, body=body)
+        return CallbackEvent(
+            source=self._source,
+            event_id=event_id,
+            job_id=named.job_id,
+            key=named.key,
+            body=body,
+            received_at=now,
+        )
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -145,7 +164,8 @@ def app(
     Args:
         runtime: whose jobs they are about; either kind.
         verify: says who sent it, such as `StandardWebhook(secret=...)`.
-        source: name of the sender; event ids are unique within it.
+        source: name of the sender. Event ids are unique within it, and only tools whose ``PollPolicy(webhook=)`` names
+            it believe it: give each sender a secret and a source of its own.
         read: finds job id or key in the JSON body.
     """
     return WebhookApp(runtime, verify, source, read)
