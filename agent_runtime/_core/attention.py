@@ -32,6 +32,41 @@ class Attention:
     kind: str
     operation: OperationRecord
 
+    @property
+    def id(self) -> str:
+        """The operation's id, as ``runtime.decide`` takes it."""
+        return self.operation.id
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+        return self.operation.tool
+
+    @property
+    def label(self) -> str:
+        """The label of the operation."""
+        return self.operation.label
+
+    @property
+    def session_id(self) -> str:
+        """The session that it belongs to."""
+        return self.operation.session_id
+
+    def told(self) -> dict[str, Any]:
+        """Return the matter as plain JSON values, such as a tool takes as its args."""
+        handle = handle_of(self.operation) if self.operation.handle else None
+        return {
+            "kind": self.kind,
+            "operation_id": self.id,
+            "session_id": self.session_id,
+            "step": self.label,
+            "tool": self.tool,
+            "state": str(self.operation.state),
+            "job_id": handle.job_id if handle is not None else None,
+            "status_url": handle.url if handle is not None else None,
+            "started_at": handle.started_at if handle is not None else self.operation.created_at,
+        }
+
 
 def kind_of(operation: OperationRecord, *, now: float, silence: float) -> str | None:
     """Return why an operation wants attention, or None.
@@ -73,12 +108,16 @@ def matters(tenant: str, *, silence: float) -> Steps[list[Attention]]:
     return found
 
 
-def tell(tenant: str, listener: Callable[[Attention], Any], *, silence: float) -> Steps[int]:
+def tell(
+    tenant: str, listener: Callable[[Attention], Any], *, silence: float, teller: str | None = None
+) -> Steps[int]:
     """Tell a listener of each matter that nobody has heard of yet; return how many.
 
-    A matter counts as heard once the listener has returned: one that dies or raises in it hears it again.
+    A matter counts as heard once the listener has returned: one that dies or raises in it hears it again. ``teller``:
+    name of the tool that tells; its own matters are not told by it.
     """
     found: list[Attention] = yield from matters(tenant, silence=silence)
+    found = [matter for matter in found if matter.tool != teller]
     if not found:
         return 0
     ids = [matter.operation.id for matter in found]

@@ -139,7 +139,13 @@ Index(
     postgresql_where=text("contradicted"),
 )
 
-Index(f"{PREFIX}operations_job", operations.c.tenant, operations.c.job_id)
+Index(
+    f"{PREFIX}operations_job",
+    operations.c.tenant,
+    operations.c.job_id,
+    sqlite_where=text("job_id IS NOT NULL"),
+    postgresql_where=text("job_id IS NOT NULL"),
+)
 Index(
     f"{PREFIX}operations_accepted",
     operations.c.tenant,

@@ -13,7 +13,13 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("agent_runtime_operations", sa.Column("job_id", sa.Text()))
-    op.create_index("agent_runtime_operations_job", "agent_runtime_operations", ["tenant", "job_id"])
+    op.create_index(
+        "agent_runtime_operations_job",
+        "agent_runtime_operations",
+        ["tenant", "job_id"],
+        sqlite_where=sa.text("job_id IS NOT NULL"),
+        postgresql_where=sa.text("job_id IS NOT NULL"),
+    )
     op.create_index(
         "agent_runtime_operations_accepted",
         "agent_runtime_operations",
