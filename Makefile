@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format clean
+.PHONY: demo test coverage check format clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -15,9 +15,15 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo
 
+# Pages are read from top to bottom, and servers are shared by a file's tests: each file stays with one worker.
 test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+coverage: $(STAMP)
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m coverage run --source=agent_runtime._core -m pytest tests/core -q
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --show-missing --fail-under=100
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -31,6 +31,7 @@
         * LedgerCorrupt          the file is damaged, or is no ledger
         * LedgerLost             the file was replaced or removed while in use
         * LedgerTooNew           written by a newer release
+        * LedgerInherited        used in a process that was forked after it was opened
         * CommitUnknown          the commit was sent, its answer never came
         * EntryRefused           one entry that the database cannot hold
     * AuthError
@@ -240,6 +241,10 @@ class LedgerLost(LedgerError):
 
 class LedgerTooNew(LedgerError):
     """The ledger was written by a newer release than this one; upgrade the package."""
+
+
+class LedgerInherited(LedgerError):
+    """The process was forked after the ledger was opened; open another one in the child."""
 
 
 class CommitUnknown(LedgerError):

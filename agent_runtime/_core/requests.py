@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
 
-from agent_runtime._core.canonical import canonical_json, digest
+from agent_runtime._core.canonical import MAX_DEPTH, canonical_json, digest
 from agent_runtime._core.headers import check_headers
 from agent_runtime._core.keys import structured_field_string
 from agent_runtime._core.urls import check_url
@@ -99,18 +98,9 @@ def with_key(request: Request, key: str, carrier: HeaderCarrier = DEFAULT_CARRIE
 
 def _dump(tool: AnyTool, args: object) -> tuple[dict[str, Any], dict[str, Any]]:
     if tool.args is not None:
-        model = _as_model(tool, tool.args, args)
-        _refuse_sets(model.model_dump(), "$")
-        try:
-            given = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
-            return given, model.model_dump(mode="json", by_alias=True)
-        except PydanticSerializationError as error:
-            msg = f"tool {tool.name!r}: the args cannot be written as JSON: {error}. Nothing was written or sent"
-            raise ArgumentsRefused(msg) from None
+        return _dump_model(tool, _as_model(tool, tool.args, args))
     if isinstance(args, BaseModel):
-        _refuse_sets(args.model_dump(), "$")
-        given = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return given, args.model_dump(mode="json", by_alias=True)
+        return _dump_model(tool, args)
     if args is None:
         return {}, {}
     if not isinstance(args, dict):
@@ -119,11 +109,22 @@ def _dump(tool: AnyTool, args: object) -> tuple[dict[str, Any], dict[str, Any]]:
     return args, args
 
 
+def _dump_model(tool: AnyTool, model: BaseModel) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        _refuse_sets(model.model_dump(), "$")
+        given = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return given, model.model_dump(mode="json", by_alias=True)
+    except (ValueError, RecursionError) as error:  # no JSON form, or a cycle
+        msg = f"tool {tool.name!r}: the args cannot be written as JSON: {error}. Nothing was written or sent"
+        raise ArgumentsRefused(msg) from None
+
+
 def _as_model(tool: AnyTool, model: type[BaseModel], args: object) -> BaseModel:
     if isinstance(args, model):
         return args
     if isinstance(args, BaseModel):
         args = args.model_dump(by_alias=True, exclude_unset=True)
+    _refuse_sets(args, "$")  # a list field would take one, in this process's order
     try:
         return model.model_validate({} if args is None else args)
     except ValidationError as error:
@@ -133,17 +134,19 @@ def _as_model(tool: AnyTool, model: type[BaseModel], args: object) -> BaseModel:
         raise ArgumentsRefused(msg, path=".".join(map(str, problems[0]["loc"]))) from None
 
 
-def _refuse_sets(value: object, path: str) -> None:
-    """A set has no order, so its JSON form would differ from process to process."""
+def _refuse_sets(value: object, path: str, depth: int = 0) -> None:
+    """A set has no order, so its JSON form would differ from process to process. Too deep is refused elsewhere."""
+    if depth > MAX_DEPTH:
+        return
     if isinstance(value, set | frozenset):
         msg = f"{path} is a set, whose order differs in every process; use a list. Nothing was written or sent"
         raise ArgumentsRefused(msg, path=path)
     if isinstance(value, dict):
         for name, member in value.items():
-            _refuse_sets(member, f"{path}.{name}")
+            _refuse_sets(member, f"{path}.{name}", depth + 1)
     elif isinstance(value, list | tuple):
         for index, member in enumerate(value):
-            _refuse_sets(member, f"{path}[{index}]")
+            _refuse_sets(member, f"{path}[{index}]", depth + 1)
 
 
 def _path_names(tool: HttpTool) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from agent_runtime.config import FunctionTool, HeaderCarrier, defaults
 from agent_runtime.errors import EntryRefused, KeyConflict, LeaseLost, LedgerError, UnsettledStep
 
 if TYPE_CHECKING:
-    from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call, Desk
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.places import Place
     from agent_runtime._model import WriteOutcome
     from agent_runtime.config import AnyTool
 
@@ -178,7 +178,8 @@ def _not_reserved(desk: Desk, calls: list[tuple[Call, Place]], outcome: WriteOut
         msg = f"{where}: the position is taken in the ledger. Nothing was written or sent. Open the session anew"
         raise LedgerError(msg, **ids)
     call, place = next((pair for pair in calls if pair[0].business_key == holder.key), calls[0])
-    desk.keyed.add(place.label)
+    if call.at is None:  # a call with an address is found by it, and leaves its index to others
+        desk.keyed.add(place.label)
     same = holder.tool == call.tool.name and holder.fingerprint == call.validated.fingerprint
     if not same:
         msg = (
@@ -193,7 +194,7 @@ def _not_reserved(desk: Desk, calls: list[tuple[Call, Place]], outcome: WriteOut
         )
         raise UnsettledStep(msg, key=holder.key, blocking=holder.label, blocking_session=holder.session_id, **ids)
     desk.report.replayed.append(place.label)
-    return outcome_of(holder, call.tool, place.label, source="ledger")
+    return outcome_of(holder, call.tool, place.label, source="ledger", words=desk.words)
 
 
 def refuse_unawaited(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[None]:

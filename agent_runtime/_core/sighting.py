@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.attempt import attempt, send
-from agent_runtime._core.backoff import wait_before_retry
+from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
 from agent_runtime._core.conclude import error_of, kept_headers
 from agent_runtime._core.effects import NoCredential, Now, Random, ask
 from agent_runtime._core.handles import written
@@ -29,12 +29,13 @@ def look_up(run: Run) -> Steps[bool]:
     if credential is None:
         run.stay = run.stay or "there is no token for a look-up"
         return run.problem is None and not run.spent
+    asked = yield from ask(Now())
     sight, evidence, interrupted = yield from _see(run, lookup, credential)
     run.looked_up = True
     if interrupted:
         run.interrupted = True
         return False
-    return (yield from _conclude(run, sight, evidence, credential))
+    return (yield from _conclude(run, sight, evidence, credential, asked))
 
 
 def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[tuple[Sight, NewEvidence, bool]]:
@@ -60,7 +61,7 @@ def _evidence(answer: Answer, sight: Sight) -> NewEvidence:
     )
 
 
-def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credential) -> Steps[bool]:
+def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credential, asked: float) -> Steps[bool]:
     now = yield from ask(Now())
     match sight.seen:
         case Seen.DONE:
@@ -73,7 +74,7 @@ def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credent
             yield from advance(run, _accepted(sight), evidence=(evidence,))
             return True
         case Seen.ABSENT:
-            return (yield from _absent(run, evidence, credential, now))
+            return (yield from _absent(run, evidence, credential, asked))
         case Seen.RUNNING:
             run.waits += 1
             change = Change(state=State.UNKNOWN, clear_absent=True, resume_at=(yield from _next_look(run, sight, now)))
@@ -127,8 +128,11 @@ def _accepted(sight: Sight) -> Change:
     )
 
 
-def _absent(run: Run, evidence: NewEvidence, credential: Credential, now: float) -> Steps[bool]:
-    """Absence proves something only if declared, late enough, and the second time; then the same key is sent again."""
+def _absent(run: Run, evidence: NewEvidence, credential: Credential, asked: float) -> Steps[bool]:
+    """Absence proves something only if declared, late enough, and the second time; then the same key is sent again.
+
+    What counts is when the tool was asked: an answer that was long on its way tells of a moment before it came.
+    """
     contract = run.tool.contract
     lookup = contract.lookup
     assert lookup is not None
@@ -136,7 +140,8 @@ def _absent(run: Run, evidence: NewEvidence, credential: Credential, now: float)
         yield from advance(run, Change(state=State.UNKNOWN), evidence=(evidence,))
         run.stay = "the look-up found nothing, and its absence is not declared to be proof"
         return False
-    if absence_is_proven(run.operation, contract, now=now):
+    now = yield from ask(Now())
+    if absence_is_proven(run.operation, contract, now=asked):
         if expired(run.operation, now):
             ended = Change(state=State.FAILED, reason=Reason.EXPIRED, effect=Effect.NONE, resume_at=None)
             yield from advance(run, ended, evidence=(evidence,))
@@ -144,7 +149,7 @@ def _absent(run: Run, evidence: NewEvidence, credential: Credential, now: float)
         yield from advance(run, Change(state=State.UNKNOWN, clear_maybe=True, resume_at=None), evidence=(evidence,))
         return (yield from attempt(run, credential))
     counts_from = absence_counts_from(run.operation, contract)
-    counts = now >= counts_from
+    counts = asked >= counts_from
     random = yield from ask(Random())
     next_look = max(counts_from, now + wait_before_retry(None, attempt=1, random=random))
     change = Change(state=State.UNKNOWN, mark_absent=counts, resume_at=next_look)
@@ -163,4 +168,4 @@ def _next_look(run: Run, sight: Sight, now: float) -> Steps[float]:
         factor=policy.factor,
         cap=seconds_of(policy.cap),
     )
-    return now + wait
+    return now + min(wait, LONGEST_WAIT)

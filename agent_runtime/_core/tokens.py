@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from agent_runtime._model.tokens import TokenRecord
     from agent_runtime.config.auth import SubjectToken
 
-LOOK_AGAIN: Final = 0.1
-"""Seconds between two looks at a refresh that another worker has under way."""
+FIRST_LOOK: Final = 0.02
+LAST_LOOK: Final = 0.5
+"""Seconds between two looks at a refresh that another worker has under way: a refresh takes a moment, or never ends."""
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +121,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Another worker refreshes; look again after so many seconds."""
+    """Another worker refreshes, and has at most so many seconds more."""
 
     seconds: float
 
@@ -177,7 +178,7 @@ def judge(
     held_by_other = record.holder not in {None, holder}
     until = record.held_until if record.held_until is not None else now
     if held_by_other and until > now:
-        return Wait(min(LOOK_AGAIN, until - now))
+        return Wait(until - now)
     if begins:
         return Refresh(begins=True)
     if record.problem is not None:

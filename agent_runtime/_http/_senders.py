@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from agent_runtime._model import Headers, Request, SendFailure, ServerEvent
 
 
+FAULTS_OF_SETUP = (AssertionError, TypeError, AttributeError, NameError, NotImplementedError)
+"""What a mock without a route, or a hook with a bug, raises: its author has to see it. The driver records it first."""
+
+
 class HttpSender:
     """Sends requests over a blocking httpx client.
 
@@ -63,7 +67,8 @@ class HttpSender:
 
         Raises:
             ConfigError: URL or headers that cannot be sent; nothing was.
-            AssertionError: of the transport (a mock without a route). The request may have been sent.
+            AssertionError, TypeError and others of `FAULTS_OF_SETUP`: a mock without a route, a hook with a bug. The
+                request may have been sent.
             BaseException: interruptions, as they come; the request may have been sent, its connection is closed.
         """
         exchange = Exchange(request, extra_headers=extra_headers, deadline=deadline, body_limit=body_limit)
@@ -74,7 +79,7 @@ class HttpSender:
         with _quiet.quiet(), until(exchange.ends_at):
             try:
                 response = client.send(built, stream=True, auth=None, follow_redirects=False)
-            except AssertionError:
+            except FAULTS_OF_SETUP:
                 raise
             except Exception as exc:  # noqa: BLE001 - errors nobody has met yet may have been sent too
                 return exchange.failed(exc)
@@ -148,7 +153,7 @@ class AsyncHttpSender:
             try:
                 async with asyncio.timeout(exchange.left):
                     response = await client.send(built, stream=True, auth=None, follow_redirects=False)
-            except AssertionError:
+            except FAULTS_OF_SETUP:
                 raise
             except Exception as exc:  # noqa: BLE001 - errors nobody has met yet may have been sent too
                 return exchange.failed(exc)

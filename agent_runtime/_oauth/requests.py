@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth  # type: ignore[import-untyped]
 from authlib.oauth2.rfc7523 import private_key_jwt_sign  # type: ignore[import-untyped]
+from joserfc.jwk import import_key
 
 from agent_runtime._core.urls import check_url
 from agent_runtime._model import Request
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent_runtime._model import Headers
-    from agent_runtime.config.auth import AuthMethod, OAuth
+    from agent_runtime.config.auth import AuthMethod, OAuth, PrivateKey
 
 Form = list[tuple[str, str]]
 
@@ -141,7 +143,7 @@ def _assertion(auth: OAuth, token_url: str, *, jti: str, now: float) -> Form:
         header["x5t#S256"] = key.thumbprint
     try:
         signed = private_key_jwt_sign(
-            key.key,
+            _key(key),
             auth.client_id,
             key.audience or auth.issuer or token_url,
             alg=key.algorithm,
@@ -155,6 +157,13 @@ def _assertion(auth: OAuth, token_url: str, *, jti: str, now: float) -> Form:
         raise ConfigError(msg) from None
     text = signed.decode("ascii") if isinstance(signed, bytes) else str(signed)
     return [("client_id", auth.client_id), ("client_assertion_type", ASSERTION), ("client_assertion", text)]
+
+
+def _key(key: PrivateKey) -> Any:
+    if key.key.lstrip().startswith("{"):
+        return import_key(json.loads(key.key))
+    kind: Any = {"RS": "RSA", "PS": "RSA", "ES": "EC"}.get(key.algorithm[:2], "OKP")
+    return import_key(key.key, kind)
 
 
 def _signed(

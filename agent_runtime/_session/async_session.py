@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
     from types import TracebackType
 
-    from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
     from agent_runtime._core.job_progress import JobProgress
+    from agent_runtime._core.places import Place
+    from agent_runtime._session.hold import Hold
     from agent_runtime._session.runtime import AsyncRuntime
-    from agent_runtime._session.shared import Hold
     from agent_runtime.config import AnyTool, SubjectToken
 
 R = TypeVar("R")

@@ -10,7 +10,8 @@ from agent_runtime._core.calls import work
 from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job, ask
 from agent_runtime._model import SETTLED, OperationRecord, Outcome, State
-from agent_runtime._session.shared import Hold, hold, logger
+from agent_runtime._session.hold import HELD, Hold, hold
+from agent_runtime._session.shared import logger
 from agent_runtime.errors import AgentRuntimeError
 
 if TYPE_CHECKING:
@@ -79,10 +80,16 @@ class Rounds:
 
 def claim(settings: Settings, owner: Owner, ident: str) -> Steps[Claim]:
     """Claim a parked session; one that somebody holds is left to its holder."""
-    got: Claim = yield from ask(
-        Job(lambda ledger: ledger.claim(name=ident, tenant=settings.tenant, owner=owner))
-    )
+    got: Claim = yield from ask(Job(lambda ledger: ledger.claim(name=ident, tenant=settings.tenant, owner=owner)))
     return got
+
+
+def _held(settings: Settings, got: Claim) -> Hold:
+    """Return the hold of a claim; nobody in this process takes it over while it is at work."""
+    held = hold(settings, got)
+    if held.token is not None:
+        HELD.pop(held.token, None)
+    return held
 
 
 def looks(held: Hold) -> Iterator[tuple[OperationRecord, AnyTool, str]]:
@@ -134,7 +141,7 @@ def _follow_session(runtime: Any, ident: str, on_end: Callable[[Outcome], Any] |
         got = settings.driver.drive(claim(settings, runtime._owner(), ident), None)  # noqa: SLF001
         if got.status != "taken" or got.lease is None:
             return 0 if got.status == "busy" else None
-        held, lease, ended = hold(settings, got), got.lease, 0
+        held, lease, ended = _held(settings, got), got.lease, 0
         try:
             for operation, tool, label in looks(held):
                 outcome = settings.driver.drive(look(held, operation, tool, label), lease, ident)
@@ -192,7 +199,7 @@ async def _follow_session_async(runtime: Any, ident: str, on_end: Callable[[Outc
         got = await drive(claim(settings, runtime._owner(), ident), None)  # noqa: SLF001
         if got.status != "taken" or got.lease is None:
             return 0 if got.status == "busy" else None
-        held, lease, ended = hold(settings, got), got.lease, 0
+        held, lease, ended = _held(settings, got), got.lease, 0
         try:
             for operation, tool, label in looks(held):
                 outcome = await drive(look(held, operation, tool, label), lease, ident)

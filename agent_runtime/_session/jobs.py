@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_runtime._core.handles import handle_of
 from agent_runtime._model import Reason
+from agent_runtime._model.words import say
 from agent_runtime._session.table import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from agent_runtime._model import RunningJob
 
@@ -52,25 +53,24 @@ class JobView:
 class JobTable(list[JobView]):
     """A list of jobs that prints as a table, and tells a model what runs."""
 
+    words: Mapping[str, str] | None = None
+
     def __str__(self) -> str:
         return render(JobView.COLUMNS, [_row(view) for view in self])
 
     def for_model(self) -> dict[str, Any]:
         """Return the jobs as plain JSON values for a model to read at the start of its run."""
         if not self:
-            return {"jobs": [], "message": "No job is running."}
-        return {
-            "jobs": [_told(view) for view in self],
-            "message": (
-                f"{len(self)} job(s) were STARTED earlier and are NOT finished. Do not start them again and do not "
-                "report them as done; check them by their step."
-            ),
-        }
+            return {"jobs": [], "message": say(self.words, "jobs.none")}
+        message = say(self.words, "jobs.some", count=str(len(self)))
+        return {"jobs": [_told(view) for view in self], "message": message}
 
 
-def job_table(jobs: Iterable[RunningJob]) -> JobTable:
+def job_table(jobs: Iterable[RunningJob], words: Mapping[str, str] | None = None) -> JobTable:
     """Return jobs that run as a table."""
-    return JobTable(map(_view, jobs))
+    table = JobTable(map(_view, jobs))
+    table.words = words
+    return table
 
 
 def _view(job: RunningJob) -> JobView:

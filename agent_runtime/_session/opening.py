@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime._core.effects import Job, Now, Sleep, ask
-from agent_runtime._session.shared import HELD
+from agent_runtime._session.hold import HELD
 from agent_runtime.errors import InputChanged, SessionBusy, SessionExists, SessionNotFound
 
 if TYPE_CHECKING:

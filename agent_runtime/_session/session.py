@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
-    from agent_runtime._core.book import Place
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
     from agent_runtime._core.job_progress import JobProgress
+    from agent_runtime._core.places import Place
     from agent_runtime._session.runtime import Runtime
     from agent_runtime.config import AnyTool, SubjectToken
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from agent_runtime.config.auth import AuthProvider
 from agent_runtime.errors import ConfigError, UnknownTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from agent_runtime._core.attention import Attention
     from agent_runtime._drive import AsyncDriver, Driver, World
@@ -32,7 +33,9 @@ class Settings:
     key_secret: bytes | None = field(default=None, repr=False)
     body_limit: int = defaults.BODY_LIMIT
     after_unknown: str = "block"
-    on_attention: Callable[[Attention], Any] | None = None
+    on_attention: Callable[[Attention], Any] | AnyTool | str | None = None
+    telling: threading.Lock = field(default_factory=threading.Lock)
+    words: Mapping[str, str] | None = None
     tools: dict[str, AnyTool] = field(default_factory=dict)
     notify: Callable[[], Any] = field(init=False)
     driver: Driver = field(init=False)

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
-import threading
-import weakref
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.book import Book, Place
-from agent_runtime._core.canonical import canonical_json, digest
-from agent_runtime._core.desk import WAITING, Call, Desk, Following
-from agent_runtime._core.explain import what_next
+from agent_runtime._core.desk import WAITING, Call, Following
 from agent_runtime._core.outcomes import error_of, result_of
-from agent_runtime._core.requests import freeze, validate
-from agent_runtime._core.tokens import Subject
+from agent_runtime._core.places import Place
+from agent_runtime._core.requests import DEFAULT_CARRIER, freeze, validate
 from agent_runtime._drive.context import current
 from agent_runtime._drive.tokens import principal_of
 from agent_runtime._model import Outcome, SessionState, Status, ToolResult
 from agent_runtime._model.key_formats import check_key
-from agent_runtime._model.naming import check_address, check_alias, check_name
-from agent_runtime._session.table import StepTable, StepView
+from agent_runtime._model.naming import check_address, check_name, make_label
+from agent_runtime._session.hold import HELD, check_subject_token, check_text
+from agent_runtime._session.settings import check_after_unknown
+from agent_runtime._session.table import StepTable, step_table
 from agent_runtime.config import FunctionTool
 from agent_runtime.errors import (
     ArgumentsRefused,
@@ -34,120 +31,18 @@ from agent_runtime.errors import (
     SessionFinished,
     SessionInherited,
     StepError,
-    UnknownTool,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from agent_runtime._core.desk import Report
-    from agent_runtime._model import Loaded, OperationRecord, SessionRecord
-    from agent_runtime._session.settings import Settings
+    from agent_runtime._model import OperationRecord
+    from agent_runtime._session.hold import Hold
     from agent_runtime.config import AnyTool, SubjectToken
-    from agent_runtime.ledger import Claim, Lease
+    from agent_runtime.ledger import Lease
 
 logger: Final = logging.getLogger("agent_runtime")
-
-HELD: Final[weakref.WeakValueDictionary[str, Hold]] = weakref.WeakValueDictionary()
-"""Session objects of this process by the owner token of their lease: an idle one gives way to a new one."""
-
-
-@dataclass(eq=False)
-class Hold:
-    """One claim of a session in this process; its session object and branch views share it. Strictly private."""
-
-    settings: Settings
-    lease: Lease | None
-    desk: Desk
-    state: SessionState
-    alias: str | None
-    after_unknown: str = "block"
-    pid: int = field(default_factory=os.getpid)
-    guard: threading.RLock = field(default_factory=threading.RLock)
-    locks: dict[str, Any] = field(default_factory=dict)
-    unstarted: dict[str, tuple[Call, Place]] = field(default_factory=dict)
-    warned: int = 0
-    closed: bool = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether a call is out."""
-        return self.desk.book.busy
-
-    @property
-    def token(self) -> str | None:
-        """The owner token of the lease."""
-        return None if self.lease is None else self.lease.owner.token
-
-
-def hold(settings: Settings, claim: Claim, actor: str | None = None, subject_token: SubjectToken | None = None) -> Hold:
-    """Return the hold for a claim that was granted; raises `ConfigError` if it was opened for another actor."""
-    loaded = claim.loaded
-    assert loaded is not None
-    record = loaded.session
-    desk = Desk(
-        book=Book(loaded),
-        session_id=record.id,
-        fence=record.fence if claim.lease is None else claim.lease.fence,
-        body_limit=settings.body_limit,
-        secret=settings.key_secret,
-        subject=subject_of(record, settings.actor, actor, subject_token),
-    )
-    made = Hold(
-        settings=settings,
-        lease=claim.lease,
-        desk=desk,
-        state=record.state,
-        alias=record.alias,
-        after_unknown=settings.after_unknown,
-    )
-    if made.token is not None:
-        HELD[made.token] = made
-    return made
-
-
-def subject_of(record: SessionRecord, default: str | None, actor: str | None, token: SubjectToken | None) -> Subject:
-    """Return on whose behalf a session calls: the actor that it was made for, and the proof that was brought.
-
-    Raises:
-        ConfigError: a token without a name of its subject, or the name of another one. Nothing was sent.
-    """
-    named = actor if actor is not None else (default if token is not None else None)
-    if record.actor is not None and named is not None and named != record.actor:
-        msg = (
-            f"session {record.id} acts for {record.actor!r}, not for {named!r}. Nothing was sent. Start one of its own"
-        )
-        raise ConfigError(msg, session_id=record.id)
-    name = record.actor if record.actor is not None else (named if named is not None else default)
-    if token is not None:
-        check_subject_token(token, name)
-    return Subject(name=name, token=token)
-
-
-def check_subject_token(token: object, name: str | None) -> None:
-    """Raise `ConfigError` unless a subject's token can be used."""
-    if name is None:
-        raise ConfigError(
-            "subject_token= needs actor=: the name of whom the token is of, which stays the same when it is renewed. "
-            "Nothing was sent"
-        )
-    if not (callable(token) or (isinstance(token, str) and token)):
-        msg = f"subject_token must be a token or a function that returns one, not {type(token).__name__}"
-        raise ConfigError(msg)
-
-
-def input_digest(value: Any) -> str | None:
-    """Return the digest of a session's input, or None where none was given."""
-    return None if value is None else digest(canonical_json(value))
-
-
-def check_session_alias(alias: object) -> str:
-    """Return an alias, or raise `ConfigError`."""
-    if not isinstance(alias, str):
-        msg = f"a session's alias must be text, not {type(alias).__name__}"
-        raise ConfigError(msg)
-    check_alias(alias)
-    return alias
 
 
 class SessionBase:
@@ -231,10 +126,7 @@ class SessionBase:
         if isinstance(known, FunctionTool) and known.is_async and not settings.is_async:
             msg = f"tool {known.name!r} is async and needs an AsyncSession; nothing was called"
             raise ConfigError(msg)
-        if at is not None:
-            check_address(at)
-        if key is not None:
-            check_key(key, max_length=255)
+        self._check_ways(known, at, key, expires_at, after_unknown)
         if known.sensitive and settings.key_secret is None:
             msg = f"tool {known.name!r} is sensitive: its keys need Runtime(key_secret=...); nothing was sent"
             raise ConfigError(msg)
@@ -252,6 +144,24 @@ class SessionBase:
             goes_on=(after_unknown or self._hold.after_unknown) == "continue",
             following=following,
         )
+
+    def _check_ways(
+        self, tool: AnyTool, at: str | None, key: str | None, expires_at: float | None, after_unknown: str | None
+    ) -> None:
+        """Refuse what a call cannot be given, before a position is taken."""
+        make_label(self._branch_here(), 1)
+        if at is not None:
+            check_address(check_text("at", at))
+        if key is not None:
+            idempotency = tool.contract.idempotency
+            carrier = idempotency.carrier if idempotency is not None else DEFAULT_CARRIER
+            check_key(check_text("key", key), max_length=carrier.max_length, pattern=carrier.pattern)
+        if after_unknown is not None:
+            check_after_unknown(after_unknown)
+        number = isinstance(expires_at, int | float) and not isinstance(expires_at, bool) and math.isfinite(expires_at)
+        if expires_at is not None and not number:
+            msg = f"expires_at must be a finite number of UTC epoch seconds, not {expires_at!r}; nothing was sent"
+            raise ConfigError(msg)
 
     def _branch_here(self) -> str:
         """Return the branch of a call: inside a function tool of this session it is the child branch of its step."""
@@ -328,6 +238,7 @@ class SessionBase:
                 session_id=self.id,
                 reason="refused_input",
                 message=error.message,
+                words=self._hold.settings.words,
             )
         return Outcome(
             status=Status.NOT_STARTED,
@@ -338,6 +249,7 @@ class SessionBase:
             operation_id=error.operation_id,
             reason="key_conflict" if isinstance(error, KeyConflict) else "unsettled",
             message=error.message,
+            words=self._hold.settings.words,
         )
 
     def _recorded(self, label: str) -> tuple[AnyTool, OperationRecord]:
@@ -382,7 +294,7 @@ class SessionBase:
         return lease
 
     def _branch_name(self, name: str) -> str:
-        check_name("branch", name)
+        check_name("branch", check_text("a branch's name", name))
         return f"{self._branch}.{name}" if self._branch else name
 
     @contextlib.contextmanager
@@ -397,43 +309,3 @@ class SessionBase:
                 held.warned += len(labels)
             for label in labels:
                 logger.warning("session %s: step %s was sent again under the same key", self.id, label)
-
-
-def step_table(book: Book, settings: Settings) -> StepTable:
-    """Return the steps of a book as a table."""
-    now = settings.world.ledger.now()
-    views = StepTable()
-    for step in book.steps():
-        operation = book.operation_of(step)
-        tool = settings.tools.get(step.tool)
-        views.append(
-            StepView(
-                step=step.label,
-                tool=step.tool,
-                state="refused" if operation is None else str(operation.state),
-                reason=None if operation is None or operation.reason is None else str(operation.reason),
-                key=None if operation is None else operation.key,
-                operation_id=None if operation is None else operation.id,
-                attempts=0 if operation is None else operation.attempts,
-                address=step.address,
-                what_next=what_next(operation, tool, now=now),
-            )
-        )
-    return views
-
-
-def table_of(loaded: Loaded, settings: Settings) -> StepTable:
-    """Return the steps of a session that was only read."""
-    return step_table(Book(loaded), settings)
-
-
-__all__ = [
-    "HELD",
-    "Hold",
-    "SessionBase",
-    "UnknownTool",
-    "check_session_alias",
-    "hold",
-    "input_digest",
-    "table_of",
-]

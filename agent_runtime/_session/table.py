@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from agent_runtime._core.book import Book
+from agent_runtime._core.explain import what_next
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from agent_runtime._model import Loaded
+    from agent_runtime._session.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +55,31 @@ def render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _cell(value: Any) -> str:
     return "" if value is None else str(value)
+
+
+def step_table(book: Book, settings: Settings) -> StepTable:
+    """Return the steps of a book as a table."""
+    now = settings.world.ledger.now()
+    views = StepTable()
+    for step in book.steps():
+        operation = book.operation_of(step)
+        tool = settings.tools.get(step.tool)
+        views.append(
+            StepView(
+                step=step.label,
+                tool=step.tool,
+                state="refused" if operation is None else str(operation.state),
+                reason=None if operation is None or operation.reason is None else str(operation.reason),
+                key=None if operation is None else operation.key,
+                operation_id=None if operation is None else operation.id,
+                attempts=0 if operation is None else operation.attempts,
+                address=step.address,
+                what_next=what_next(operation, tool, now=now),
+            )
+        )
+    return views
+
+
+def table_of(loaded: Loaded, settings: Settings) -> StepTable:
+    """Return the steps of a session that was only read."""
+    return step_table(Book(loaded), settings)

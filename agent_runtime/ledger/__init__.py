@@ -22,14 +22,12 @@ The contract, which one suite of tests proves for both databases:
 from agent_runtime.ledger._contract import Claim, Lease, Ledger, Owner
 from agent_runtime.ledger._host import LedgerClock, MachineClock, current_owner
 from agent_runtime.ledger._sql import SqlLedger, open_ledger
-from agent_runtime.ledger._words import LedgerInherited
 
 __all__ = [
     "Claim",
     "Lease",
     "Ledger",
     "LedgerClock",
-    "LedgerInherited",
     "MachineClock",
     "Owner",
     "SqlLedger",

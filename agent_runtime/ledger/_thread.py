@@ -115,8 +115,9 @@ class LedgerThread:
         with self._guard:
             if not self._closing:
                 self._closing = True
-                self._queue.put(None)
+                # Before the mark: a thread that had taken it and ended would be replaced by one that waits for another.
                 self._ensure_thread()  # it gives back what is held, on the thread that holds it
+                self._queue.put(None)
             thread = self._thread
         if thread is None:
             return True
@@ -132,6 +133,7 @@ class LedgerThread:
 
     def _run(self) -> None:
         jobs: list[Job[Any]] = []
+        ending = False
         try:
             while True:
                 pause = self._performer.tick()
@@ -141,9 +143,11 @@ class LedgerThread:
                     self._performer.tick()  # first, so that what a holder writes finds its lease renewed
                     _settle(jobs, self._performer.perform(jobs))
                     jobs.clear()
+            ending = True
             self._performer.finish()
         except BaseException as exc:  # noqa: BLE001  whatever ended this thread, those who wait for it must learn it
-            self._died(jobs, exc)
+            if not ending:  # a thread in its place would wait for a mark that has been taken
+                self._died(jobs, exc)
 
     def _next(self, jobs: list[Job[Any]], pause: float | None) -> bool:
         """Fill ``jobs`` with what goes into one transaction; return False when the thread is to end."""

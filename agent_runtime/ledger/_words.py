@@ -9,15 +9,12 @@ from agent_runtime.errors import (
     LedgerCorrupt,
     LedgerError,
     LedgerFull,
+    LedgerInherited,
     LedgerLost,
     LedgerReadOnly,
     LedgerTooNew,
     LedgerUnavailable,
 )
-
-
-class LedgerInherited(LedgerError):
-    """The process was forked after the ledger was opened; open another one in the child."""
 
 
 def busy(where: str) -> LedgerUnavailable:

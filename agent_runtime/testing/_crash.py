@@ -57,15 +57,32 @@ class Crash:
     When the point is reached, `SimulatedCrash` is raised out of the call, and out of everything that the runtime is
     asked for afterwards: nothing is written or sent any more, and leases are neither renewed nor released, not by the
     end of a ``with`` block either. Another runtime on the same database takes the session over at once, as from a dead
-    process::
-
-        with pytest.raises(SimulatedCrash), Runtime(url, tools=[debit], probe=crash_at("sent")) as runtime:
-            plan(runtime)
-        with Runtime(url, tools=[debit]) as runtime:
-            plan(runtime)
+    process.
 
     Attributes:
         crashed: whether it has happened; a test that goes on without it has proved nothing.
+
+    >>> import httpx
+    >>> from agent_runtime import Idempotency, Runtime, Tool, ToolContract
+    >>> from agent_runtime.ledger import open_ledger
+    >>> from agent_runtime.testing import ToolMock, mock_transport
+    >>> debit = Tool("debit", url="https://tools.example.com/debit", contract=ToolContract(idempotency=Idempotency()))
+    >>> tool_api = ToolMock(debit.url, reply={"balance": 5})
+    >>> client = httpx.Client(transport=mock_transport(tool_api))
+    >>> ledger = open_ledger("sqlite:///:memory:")
+    >>> with Runtime(ledger, tools=[debit], client=client, probe=crash_at("sent")) as runtime:
+    ...     with runtime.open("orders") as session:
+    ...         session.call(debit, {"amount": 1})
+    Traceback (most recent call last):
+    agent_runtime.testing._crash.SimulatedCrash: this runtime died at 'sent'; open another one to resume its sessions
+    >>> with Runtime(ledger, tools=[debit], client=client) as runtime:
+    ...     with runtime.open("orders") as session:
+    ...         session.call(debit, {"amount": 1}).value
+    {'balance': 5}
+    >>> tool_api.requests, tool_api.effects
+    (2, 1)
+    >>> ledger.close()
+    >>> client.close()
     """
 
     def __init__(self, point: CrashPoint, n: int) -> None:

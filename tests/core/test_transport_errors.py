@@ -2,11 +2,10 @@
 
 import httpcore
 import httpx
+import httpx2
 import pytest
 
 from agent_runtime._core.transport_errors import transport_error_kind
-
-httpx2 = pytest.importorskip("httpx2")
 
 NOT_SENT = ["ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"]
 MAYBE_SENT = ["ReadError", "ReadTimeout", "WriteError", "WriteTimeout", "RemoteProtocolError", "LocalProtocolError"]

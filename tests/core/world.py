@@ -7,6 +7,7 @@ ledger and the server; a fresh `World.resume` raises the fence, as a claim does.
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from agent_runtime._core.effects import (
     Acquire,
     Credential,
     Invoke,
+    Job,
     LeaseHeld,
     Load,
     NewId,
@@ -57,8 +59,8 @@ from agent_runtime.config import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent_runtime._core.book import Place
     from agent_runtime._core.effects import Effect
+    from agent_runtime._core.places import Place
     from agent_runtime._model import Change, NewAttempt, NewOperation, NewStep, Write
     from agent_runtime.config import AnyTool
 
@@ -124,6 +126,12 @@ class MemoryLedger:
             values=values,
             now=self.clock.now,
         )
+
+    def load(self, *, name: str, tenant: str) -> Future[Loaded | None]:
+        """Read the session without a lease, for its tenant only."""
+        future: Future[Loaded | None] = Future()
+        future.set_result(self.loaded() if (name, tenant) == (SESSION, "") else None)
+        return future
 
     def write(self, entry: Write) -> WriteOutcome:
         """Apply one entry, or say why it does not take."""
@@ -271,6 +279,7 @@ class World:
         effects: what was performed, in order.
         lease: whether the lease stands by the local deadline.
         slow: seconds that each send takes.
+        trouble: asked before each effect; what it raises is what the effect raises.
     """
 
     ledger: MemoryLedger
@@ -283,6 +292,7 @@ class World:
     slow: float = 0.0
     random: float = 0.5
     ids: int = 0
+    trouble: Callable[[Effect[Any]], None] | None = None
 
     def run(self, steps: Any) -> Any:
         """Drive a protocol to its end, or to the crash."""
@@ -305,6 +315,8 @@ class World:
 
     def perform(self, effect: Effect[Any]) -> Any:
         """Perform one effect."""
+        if self.trouble is not None:
+            self.trouble(effect)
         match effect:
             case Now():
                 return self.ledger.clock.now
@@ -319,6 +331,8 @@ class World:
                 return self.ledger.operations.get(effect.operation_id)
             case Acquire():
                 return self.token.acquire(effect)
+            case Job():
+                return effect.start(self.ledger).result()
             case LeaseHeld():
                 return self.lease
             case Sleep():

@@ -167,8 +167,6 @@ class Loop:
 @pytest.fixture(params=["sync", "async", "sync-httpx2", "async-httpx2"])
 def loop(request):
     """Each kind of client in turn."""
-    if "httpx2" in request.param:
-        pytest.importorskip("httpx2")
     return Loop(request.param)
 
 

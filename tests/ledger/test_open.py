@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ import agent_runtime.ledger
 from agent_runtime.errors import (
     ConfigError,
     LedgerCorrupt,
-    LedgerError,
     LedgerReadOnly,
     LedgerTooNew,
     LedgerUnavailable,
@@ -129,12 +128,27 @@ def test_create_false_makes_nothing(tmp_path: Path) -> None:
     open_ledger(f"sqlite:///{tmp_path}/agent.db", create=False).close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+NOBODY = 65534
+OPEN_AS_NOBODY = """
+import os, sys
+from agent_runtime.errors import LedgerReadOnly
+from agent_runtime.ledger import open_ledger
+if os.geteuid() == 0:  # root may write everywhere
+    os.setuid(int(sys.argv[2]))
+try:
+    open_ledger("sqlite:///" + sys.argv[1])
+except LedgerReadOnly as error:
+    print("cannot be written" in str(error))
+"""
+
+
 def test_a_directory_without_rights_is_read_only(tmp_path: Path) -> None:
-    """A directory that this user may not write is LedgerReadOnly."""
-    tmp_path.chmod(0o555)
-    with pytest.raises(LedgerError, match="cannot be written"):
-        open_ledger(f"sqlite:///{tmp_path}/agent.db")
+    """A directory that this user may not write is LedgerReadOnly; root tries it as somebody else."""
+    with tempfile.TemporaryDirectory() as open_to_all:
+        Path(open_to_all).chmod(0o555)
+        command = [sys.executable, "-c", OPEN_AS_NOBODY, f"{open_to_all}/agent.db", str(NOBODY)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stderr
 
 
 def test_a_file_system_that_takes_no_files_is_told() -> None:

@@ -65,6 +65,7 @@ def test_a_takeover_waits_for_the_batch_that_read_the_fence(
     session: Holder, rival: SqlLedger, clock: FakeClock, admin: psycopg.Connection[Any]
 ) -> None:
     """A claim that meets an old owner between its fence check and its commit waits, and then reads what it wrote."""
+    session.ledger._runner.leases.drop(session.lease)  # the old owner is slow: nothing renews
     held = Held(session.ledger, "FOR KEY SHARE")
     writing = session.ledger.write([session.reserve_entry(1)])
     assert held.entered.wait(WAIT)

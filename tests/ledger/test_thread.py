@@ -8,17 +8,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
 
 from agent_runtime._model import State, Took
 from agent_runtime.errors import CommitUnknown, LedgerUnavailable
+from agent_runtime.ledger._thread import Job, LedgerThread
 from tests.ledger.build import TENANT, WAIT, Holder, claim, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agent_runtime.ledger import SqlLedger
     from tests.conftest import Backend
@@ -154,7 +155,8 @@ def test_what_is_read_are_plain_values(session: Holder, ledger: SqlLedger) -> No
 
 FORK = """
 import os, sys
-from agent_runtime.ledger import LedgerInherited, open_ledger
+from agent_runtime.errors import LedgerInherited
+from agent_runtime.ledger import open_ledger
 from tests.ledger.build import claim, start
 ledger = open_ledger(sys.argv[1])
 session = start(ledger, "orders-db")
@@ -219,3 +221,46 @@ def test_a_ledger_that_is_forgotten_ends_its_thread(backend: Backend, rival: Sql
     thread.join(WAIT)
     assert not thread.is_alive()
     assert claim(rival, ident).status == "taken"
+
+
+def test_an_end_that_fails_is_an_end_all_the_same() -> None:
+    """A thread that could not give everything back has ended, and a second close does not wait for another one."""
+
+    class Failing:
+        def perform(self, jobs: Sequence[Job[Any]]) -> list[Any]:
+            return []
+
+        def tick(self) -> None:
+            return None
+
+        def finish(self) -> None:
+            raise OSError("the connection cannot be closed")
+
+    thread = LedgerThread(Failing(), "the ledger")
+    assert [thread.close(WAIT), thread.close(1)] == [True, True]
+
+
+def test_a_close_that_is_overtaken_by_its_own_end_returns() -> None:
+    """A thread that takes the mark and ends before `close` has looked at it is not replaced."""
+
+    class Idle:
+        def perform(self, jobs: Sequence[Job[Any]]) -> list[Any]:
+            return [None] * len(jobs)
+
+        def tick(self) -> None:
+            return None
+
+        def finish(self) -> None:
+            return None
+
+    class Hasty(LedgerThread):
+        """Looks whether the thread lives once it had the time to end."""
+
+        def _ensure_thread(self) -> None:
+            if self._closing and self._thread is not None:
+                self._thread.join(0.2)
+            super()._ensure_thread()
+
+    thread = Hasty(Idle(), "the ledger")
+    thread.submit(Job(lambda conn: None, write=False)).result(WAIT)
+    assert thread.close(1)

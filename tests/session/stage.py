@@ -89,6 +89,9 @@ class Tools:
     def script(self, tool: str, *entries: Any) -> None:
         self._scripts[tool].extend(entries)
 
+    def forget_scripts(self) -> None:
+        self._scripts.clear()
+
     def names(self) -> list[str]:
         return [seen.tool for seen in self.requests]
 
@@ -140,7 +143,7 @@ class Blocking:
     def __enter__(self) -> Any:
         return self._called(self.target.__aenter__)()
 
-    def __exit__(self, *how: Any) -> None:
+    def __exit__(self, *how: object) -> None:
         self._called(self.target.__aexit__)(*how)
 
     def _called(self, method: Any) -> Any:
@@ -178,7 +181,6 @@ class Stage:
     def runtime(self, *tools: Any, ledger: Ledger | str | None = None, **settings: Any) -> Any:
         """Make a runtime of this face; without tools it has all of the stage's."""
         given = {"tools": tools or TOOLS, "tenant": self.tenant, "clock": self.clock, "random": lambda: 0.5}
-        transport = httpx.MockTransport(self.tools)
         where = ledger if ledger is not None else self.ledger
         client = httpx.AsyncClient if self.is_async else httpx.Client
         given = {"client": client(transport=httpx.MockTransport(self.tools)), **given, **settings}

@@ -199,14 +199,18 @@ def test_a_position_is_taken_at_the_moment_of_the_call(async_stage: Stage) -> No
     assert async_stage.run(work()) == ["step_001", "step_002"]
 
 
+def _drop_a_call(session: Any) -> None:
+    session.call(provision, {"n": 1})
+    gc.collect()
+
+
 def test_a_call_never_awaited_warns_and_is_recorded_as_not_started(async_stage: Stage) -> None:
     """Python warns of it; the session records its position as refused, and the next call has an index of its own."""
 
     async def work() -> str:
         async with async_stage.own.target.open("orders") as session:
             with pytest.warns(RuntimeWarning, match="never awaited"):
-                session.call(provision, {"n": 1})
-                gc.collect()
+                _drop_a_call(session)
             return (await session.call(provision, {"n": 2})).step
 
     assert async_stage.run(work()) == "step_002"
@@ -215,13 +219,12 @@ def test_a_call_never_awaited_warns_and_is_recorded_as_not_started(async_stage: 
 
 
 def test_a_call_never_awaited_stands_in_nobodys_way(async_stage: Stage) -> None:
-    """Another task may call after a call that was dropped or cancelled before it began, and the object counts as idle."""
+    """Another task may call after one that was dropped or cancelled before it began; the object counts as idle."""
 
     async def work() -> list[str]:
         session = await async_stage.own.target.open("orders")
         with pytest.warns(RuntimeWarning, match="never awaited"):
-            session.call(provision, {"n": 1})
-            gc.collect()
+            _drop_a_call(session)
         cancelled = asyncio.create_task(session.call(provision, {"n": 2}))
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)

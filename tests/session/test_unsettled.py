@@ -90,7 +90,7 @@ def test_the_last_position_of_a_branch_settles_afresh(stage: Stage) -> None:
 
 
 def test_an_equal_call_with_a_key_of_its_own_is_another_effect(stage: Stage) -> None:
-    """A caller's own key says that another effect is meant, so the call does not join; it waits like any other write."""
+    """A caller's own key says that another effect is meant, so the call does not join: it waits like other writes."""
     session = stage.open()
     _lost(stage, session, key="order-1")
     with pytest.raises(UnsettledStep):

@@ -49,11 +49,10 @@ both = pytest.mark.parametrize("plan", [plan, plan_async], ids=["sync", "async"]
 
 
 @both
-@pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("point", CRASH_POINTS)
-def test_crash_leaves_what_stood_and_is_resumed(backend, plan, point, n):
-    """A crash at a point of the n-th step leaves that step as it then stood; run again, each step has one effect."""
-    crash = crash_at(point, n)
+def test_crash_leaves_what_stood_and_is_resumed(backend, plan, point):
+    """A crash at a point of the second step leaves that step as it then stood; run again, each step has one effect."""
+    crash = crash_at(point, n=2)
     with respx.mock(assert_all_called=False) as router:
         api = ToolMock(URL, reply=lambda request: request.json).mount(router)
         with pytest.raises(SimulatedCrash):
@@ -61,7 +60,8 @@ def test_crash_leaves_what_stood_and_is_resumed(backend, plan, point, n):
         with Runtime(backend.url, tools=[DEBIT]) as runtime:
             steps = {view.step: view.state for view in runtime.explain("orders")}
         state, requests = LEFT[point]
-        assert (crash.crashed, steps.get(f"step_00{n}"), api.requests) == (True, state, requests + n - 1)
+        assert (crash.crashed, steps["step_001"], steps.get("step_002")) == (True, "succeeded", state)
+        assert api.requests == requests + 1
         assert plan(backend.url) == [{"amount": 1}, {"amount": 2}]
     assert sorted(api.effects_by_key.values()) == [1, 1]
 
@@ -264,3 +264,19 @@ def test_sessions_of_both_kinds_take_a_probe(tmp_path):
     with pytest.raises(SimulatedCrash):
         asyncio.run(run())
     assert api.requests == 0
+
+
+@pytest.mark.parametrize("probe", [None, crash_at("sent", 9)], ids=["without", "with"])
+@respx.mock
+def test_interruptions_pass_through_a_probe(tmp_path, probe):
+    """Ctrl-C in a wait comes out of the call and leaves the step ready, with a probe as without one."""
+
+    class Interrupting(VirtualClock):
+        def sleep(self, seconds: float) -> None:
+            raise KeyboardInterrupt
+
+    ToolMock(URL).rate_limit(retry_after=20).mount()
+    with Runtime(f"sqlite:///{tmp_path}/agent.db", tools=[DEBIT], clock=Interrupting(), probe=probe) as runtime:
+        with pytest.raises(KeyboardInterrupt), runtime.open("orders") as session:
+            session.call(DEBIT, {"amount": 1})
+        assert [(view.state, view.reason) for view in runtime.explain("orders")] == [("ready", "retry_after")]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.effects import Boottime, Job, NewId, NoCredential, Now, Obtain, Sleep, ask
 from agent_runtime._core.tokens import (
+    FIRST_LOOK,
     IN_DOUBT,
-    LOOK_AGAIN,
+    LAST_LOOK,
     AccessToken,
     KeptAccess,
     KeptTokens,
@@ -65,6 +66,7 @@ class _Turn:
     record: TokenRecord | None = None
     kept: KeptTokens | None = None
     version: int = 0
+    pause: float = FIRST_LOOK
 
     def judged(self, now: float) -> Use | Wait | Refresh | Stop:
         """Return what the row says is to be done."""
@@ -136,7 +138,7 @@ def _try(turn: _Turn) -> Steps[AccessToken | NoCredential | None]:
     now = yield from ask(Now())
     move = turn.judged(now)
     if isinstance(move, Wait):
-        yield from ask(Sleep(move.seconds))
+        yield from _pause(turn, move.seconds)
         return None
     if isinstance(move, Use):
         return (yield from _kept(move.access))
@@ -146,6 +148,11 @@ def _try(turn: _Turn) -> Steps[AccessToken | NoCredential | None]:
     if isinstance(url, NoCredential):
         return url
     return (yield from _in_turn(turn, url))
+
+
+def _pause(turn: _Turn, most: float) -> Steps[None]:
+    yield from ask(Sleep(min(turn.pause, most)))
+    turn.pause = min(turn.pause * 2, LAST_LOOK)
 
 
 def _save(turn: _Turn) -> Steps[None]:
@@ -171,7 +178,7 @@ def _in_turn(turn: _Turn, url: str) -> Steps[AccessToken | NoCredential | None]:
         Job(lambda ledger: ledger.hold_token(turn.row, name=name, holder=turn.holder, seconds=HELD_FOR))
     )
     if not hold.took:
-        yield from ask(Sleep(LOOK_AGAIN))
+        yield from _pause(turn, HELD_FOR)
         return None
     turn.see(hold.record)
     move = turn.judged(hold.now)

@@ -131,6 +131,10 @@ def _operations() -> None:
         sa.UniqueConstraint("session_id", "label", name="agent_runtime_operations_label"),
         sa.UniqueConstraint("tenant", "origin", "business_key", name="agent_runtime_operations_business_key"),
     )
+    _indexes_of_operations()
+
+
+def _indexes_of_operations() -> None:
     op.create_index(
         "agent_runtime_operations_contradicted",
         "agent_runtime_operations",

@@ -1,0 +1,1 @@
+"""What acceptance tests share: agents as child processes, a gateway that holds requests, servers of their own."""
