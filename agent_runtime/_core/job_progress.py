@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.effects import Now, Tell, ask
+from agent_runtime._core.handles import handle_of
+from agent_runtime._model import State
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
@@ -51,6 +53,15 @@ def announce(run: Run, handle: Handle) -> Steps[None]:
     if not run.announced:
         run.announced = True
         yield from say(run, handle, "running")
+
+
+def say_end(run: Run) -> Steps[None]:
+    """Tell of an end that came by other ways than a look."""
+    operation = run.operation
+    if operation.state is State.SUCCEEDED:
+        yield from say(run, handle_of(operation), "completed_with_errors" if operation.partial else "succeeded")
+    elif operation.state is State.FAILED:
+        yield from say(run, handle_of(operation), "failed")
 
 
 def say(run: Run, handle: Handle, status: JobStatus) -> Steps[None]:

@@ -15,7 +15,7 @@ from agent_runtime._core.effects import Credential, NoCredential, Now, Random, S
 from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.job_news import end, moved, told
-from agent_runtime._core.job_progress import announce, say
+from agent_runtime._core.job_progress import announce, say, say_end
 from agent_runtime._core.job_reading import GOOD, read_job
 from agent_runtime._core.job_start import json_of, may_ask, poll_hint
 from agent_runtime._core.job_stream import listen
@@ -45,6 +45,7 @@ def follow(run: Run) -> Steps[bool]:
     """
     policy = run.tool.contract.polling
     if policy.source is not None and run.polls == 0 and (yield from told(run)):
+        yield from say_end(run)
         return True
     handle = handle_of(run.operation)
     if run.follow == "detach" or (handle.estimated or 0.0) > seconds_of(policy.bound):
@@ -72,6 +73,7 @@ def _turn(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
             yield from _stream(run, handle, policy, now)
         else:
             yield from _wait(run, turn.until, policy)
+            yield from say_end(run)
         return not run.interrupted
     if turn.step is Step.TIME_OUT:
         yield from _time_out(run)
@@ -90,6 +92,7 @@ def _await_callback(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]
             yield from _time_out(run)
         return False
     yield from _wait(run, last, policy)
+    yield from say_end(run)
     return True
 
 

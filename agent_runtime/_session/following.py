@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROUND: Final = 1.0
 """Longest pause between two looks for due jobs, in seconds."""
 AGAIN: Final = 30.0
-"""Seconds for which a session is left alone whose jobs could not be looked at."""
+"""Seconds for which a session is left alone whose jobs could not be looked at, and between two looks for matters."""
 THREADS: Final = 16
 TASKS: Final = 128
 
@@ -40,6 +40,14 @@ class Rounds:
         self.busy: set[str] = set()
         self.alone: dict[str, float] = {}
         self.ended = 0
+        self.told_at: float | None = None
+
+    def is_time_to_tell(self, now: float) -> bool:
+        """Whether open matters are to be told; once in a while."""
+        if self.settings.on_attention is None or (self.told_at is not None and now - self.told_at < AGAIN):
+            return False
+        self.told_at = now
+        return True
 
     def due(self) -> Steps[DueJobs]:
         """Read what is due; no more than can be begun soon."""
@@ -125,6 +133,8 @@ def follow_jobs(runtime: Any, until: float, concurrency: int, on_end: Callable[[
                 rounds.begin(ident)
                 at_work[pool.submit(_follow_session, runtime, ident, on_end)] = ident
             pause = rounds.pause(found, until)
+            if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
+                _notify(runtime)
             if pause is None and not at_work:
                 return rounds.ended
             if at_work:
@@ -133,6 +143,20 @@ def follow_jobs(runtime: Any, until: float, concurrency: int, on_end: Callable[[
                     rounds.end(at_work.pop(one), one.result(), settings.world.ledger.now())
             elif pause is not None:
                 settings.world.clock.sleep(pause)
+
+
+def _notify(runtime: Any) -> None:
+    try:
+        runtime.notify()
+    except Exception:  # noqa: BLE001  it is logged with its trace; the jobs go on
+        logger.exception("on_attention failed; what it was told is told again")
+
+
+async def _notify_async(runtime: Any) -> None:
+    try:
+        await runtime.notify()
+    except Exception:  # noqa: BLE001  it is logged with its trace; the jobs go on
+        logger.exception("on_attention failed; what it was told is told again")
 
 
 def _follow_session(runtime: Any, ident: str, on_end: Callable[[Outcome], Any] | None) -> int | None:
@@ -177,6 +201,8 @@ async def follow_jobs_async(
                 rounds.begin(ident)
                 at_work[asyncio.create_task(_follow_session_async(runtime, ident, on_end))] = ident
             pause = rounds.pause(found, until)
+            if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
+                await _notify_async(runtime)
             if pause is None and not at_work:
                 return rounds.ended
             if at_work:

@@ -11,10 +11,10 @@ from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
 from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
-from agent_runtime._core.job_requests import cancel, errors_of
 from agent_runtime._core.reissue import reissue
 from agent_runtime._model import Outcome, SessionState, ToolResult
-from agent_runtime._session.shared import SessionBase, logger
+from agent_runtime._session.session_jobs import SessionJobs, settling
+from agent_runtime._session.shared import logger
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Session(SessionBase):
+class Session(SessionJobs):
     """One plan's life: calls of tools as durable, named steps.
 
     As a context manager it finishes the session if the block ends normally with nothing unsettled; by an exception it
@@ -176,37 +176,8 @@ class Session(SessionBase):
             tool = self._hold.settings.tool(operation.tool)
             with self._locked(operation.id), self._warned():
                 now = self._hold.desk.book.operations[operation.id]
-                outcomes.append(self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
+                outcomes.append(self._drive(work(self._hold.desk, tool, now, label, settling(now), delivers=False)))
         return outcomes
-
-    def check(self, step: str) -> Outcome:
-        """Look once at a step's job and return what is known of the step; a step that is settled is not asked about."""
-        tool, operation = self._recorded(step)
-        with self._locked(operation.id):
-            now = self._hold.desk.book.operations[operation.id]
-            return self._drive(work(self._hold.desk, tool, now, step, Following("once")))
-
-    def errors(self, step: str, *, limit: int = 50) -> Any:
-        """Fetch what went wrong in a step that was done in part: the JSON value behind its errors URL.
-
-        Raises:
-            ConfigError: the step has no errors URL, or one on another origin.
-            StepFailed, AuthError: it could not be fetched; nothing was changed.
-        """
-        tool, operation = self._recorded(step)
-        return self._drive(errors_of(self._hold.desk, tool, operation, step, limit))
-
-    def cancel(self, step: str) -> Outcome:
-        """Cancel a step that was never sent, or ask its job to stop and wait for what becomes of it.
-
-        Raises:
-            ConfigError: it is settled or unknown, or its job cannot be asked to stop; nothing was sent.
-        """
-        tool, operation = self._recorded(step)
-        with self._locked(operation.id):
-            operation = self._hold.desk.book.operations[operation.id]
-            asked = self._drive(cancel(self._hold.desk, tool, operation, step))
-            return self._drive(work(self._hold.desk, tool, asked, step))
 
     def reissue(self, step: str) -> ToolResult[Any]:
         """Issue a step again that failed with effect none: a second operation, under a key of its own.
