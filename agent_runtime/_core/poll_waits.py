@@ -104,18 +104,13 @@ def turn_of(  # noqa: PLR0917  all that the decision depends on
     if is_too_long(handle, policy) and now >= patience:
         return Turn(Step.LOOK if not looks and due <= now else Step.PAUSE)
     if now >= end:  # a resume looks at least once
-        return _past_the_end(handle, looks, now)
-    if due > end:
-        # The last look is at the bound, unless the tool asked to be left alone for longer.
-        if handle.not_before is not None and handle.not_before > end:
-            return Turn(Step.WAIT, end) if policy.source is not None else Turn(Step.TIME_OUT)
-        due = end
+        return Turn(Step.TIME_OUT) if looks and due > now else _past_the_end(handle, now)
+    if due > end:  # the tool asked to be left alone for longer
+        return Turn(Step.WAIT, end) if policy.source is not None else Turn(Step.TIME_OUT)
     return Turn(Step.LOOK) if due <= now else Turn(Step.WAIT, due)
 
 
-def _past_the_end(handle: Handle, looks: int, now: float) -> Turn:
-    if looks:
-        return Turn(Step.TIME_OUT)
+def _past_the_end(handle: Handle, now: float) -> Turn:
     if handle.not_before is None or handle.not_before <= now:
         return Turn(Step.LOOK)
     return Turn(Step.WAIT, handle.not_before) if handle.not_before - now <= PATIENCE else Turn(Step.TIME_OUT)

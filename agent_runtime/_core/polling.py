@@ -239,7 +239,9 @@ def _later(
     random = yield from ask(Random())
     wait, plain = next_wait(handle, policy, hint, random)
     seen = dataclasses.replace(handle, wait=plain, not_before=None if hint is None else now + hint)
-    change = Change(state=State.ACCEPTED, handle=written(seen), resume_at=now + wait)
+    end_at = end_of(handle, policy, run.patience)
+    moment = now + wait if hint is not None or not now < end_at < now + wait else end_at  # a last look at the bound
+    change = Change(state=State.ACCEPTED, handle=written(seen), resume_at=moment)
     yield from advance(run, change, evidence=evidence)
 
 
