@@ -34,7 +34,8 @@ RUNS = {
 PLAIN_RUNS = {"job_id": "job_7f21c", "status": "processing", "done": False}
 RESULT = {"output_url": "https://cdn.example.com/out/7f21c.mp4", "duration_seconds": 372}
 DONE = {"job_id": "job_7f21c", "status": "succeeded", "done": True, "result": RESULT}
-FAILED = {"job_id": "job_7f21c", "status": "failed", "done": True, "error": {"code": "codec", "detail": "no such codec"}}
+ERROR = {"code": "codec", "detail": "no such codec"}
+FAILED = {"job_id": "job_7f21c", "status": "failed", "done": True, "error": ERROR}
 PARTIAL = {
     "job_id": "job_7f21c",
     "status": "completed_with_errors",

@@ -7,7 +7,7 @@ import pytest
 
 from agent_runtime import JobProgress, Runtime
 from agent_runtime.errors import LeaseLost
-from agent_runtime.testing import crash_at
+from agent_runtime.testing import SimulatedCrash, crash_at
 from tests.jobs.job_api import DONE, FAILED, PLAIN_RUNS, RESULT, RUNS, JobApi, start, transcode
 
 ARGS = {"source_url": "s3://in/7f21c.mov"}
@@ -108,11 +108,11 @@ def test_L6_a_resume_past_the_bound_polls_once(everywhere: JobApi) -> None:
     assert (len(api.gets), api.posts) == (2, 1)
 
 
-@pytest.mark.parametrize("point", ["after_send", "before_outcome_commit"])
+@pytest.mark.parametrize("point", ["sent", "answered"])
 def test_L7_a_crash_before_the_commit_resends_under_the_same_key(api: JobApi, point: str) -> None:
     """The handle was lost with the process: the same key fetches the stored 202, one job runs."""
     tool = transcode()
-    with pytest.raises(BaseException, match=""):
+    with pytest.raises(SimulatedCrash):
         api.runtime(tool, **_crash(point)).open("film").try_call(tool, ARGS)
     api.stage.clock.advance(40)
     assert api.runtime(tool).open("film").call(tool, ARGS).value == RESULT
