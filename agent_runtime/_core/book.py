@@ -200,7 +200,7 @@ class Book:
         self._seq += 1
         waiting = list(self._blocking(ask, refused))
         same = next((one for one in waiting if matches(ask, one)), None)
-        in_the_way = next((one for one in waiting if stands_in_the_way(ask, one)), None)
+        in_the_way = next((one for one in waiting if stands_in_the_way(ask, one) and not _is_left(one)), None)
         kind: Literal["join", "refuse", "new"] = "new"
         operation = None
         if same is not None:
@@ -247,14 +247,14 @@ class Book:
         return again
 
     def _in_the_way(self, ask: Ask, step: StepRecord) -> OperationRecord | None:
-        return next((one for one in self._blocking(ask, step) if one.state not in SETTLED), None)
+        return next((one for one in self._blocking(ask, step) if one.state not in SETTLED and not _is_left(one)), None)
 
     def _blocking(self, ask: Ask, here: StepRecord | None) -> Iterator[OperationRecord]:
         """Yield operations of the branch whose calls are over and of which the code knows no end yet, oldest first.
 
         One that was settled meanwhile is among them, for an equal call: the code was told last that it is unsettled,
         so it is asking for that one and not for a second effect. Not those that a call is still out for, not those of
-        the same address message, not detached jobs, and not reads: a read that waits changes nothing, so nothing has
+        the same address message, and not reads: a read that waits changes nothing, so nothing has
         to wait for it.
         """
         seen: set[str] = set()
@@ -266,8 +266,6 @@ class Book:
             if operation.kind == "read" or self._out.get(operation.id):
                 continue
             if operation.state in SETTLED and not self._is_untold(operation, ask.branch):
-                continue
-            if operation.state is State.ACCEPTED and handle_of(operation).detached:
                 continue
             if ask.at is not None and step.address is not None and message_of(ask.at) == message_of(step.address):
                 continue
@@ -353,3 +351,8 @@ class Book:
 
     def _branch(self, name: str) -> _Branch:
         return self._branches.setdefault(name, _Branch())
+
+
+def _is_left(operation: OperationRecord) -> bool:
+    """Whether an operation is a job that nobody waits for: it stands in no other call's way, an equal one joins it."""
+    return operation.state is State.ACCEPTED and handle_of(operation).detached

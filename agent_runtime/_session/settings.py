@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent_runtime._http import streams_are_available
 from agent_runtime._model.key_formats import check_secret, check_sensitive
 from agent_runtime.config import defaults, warn_without_contract
 from agent_runtime.config.auth import AuthProvider
@@ -62,6 +63,9 @@ class Settings:
             if tool.sensitive:
                 check_sensitive("uuid", self.key_secret)
             self.tokens.check(tool, self.world.auth)
+            if tool.contract.polling.stream is not None and not streams_are_available():
+                msg = f"tool {tool.name!r} has PollPolicy(stream=): pip install 'agent-runtime-ledger[sse]'"
+                raise ConfigError(msg)
             if tool.name not in self.tools:
                 warn_without_contract(tool, stacklevel=stacklevel + 1)
             self.tools[tool.name] = tool

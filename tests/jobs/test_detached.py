@@ -34,6 +34,20 @@ def test_detach_again_is_no_second_start(everywhere: JobApi) -> None:
     assert (again.status, again.job_id, api.posts) == ("pending", "job_7f21c", 1)
 
 
+def test_the_same_call_again_joins_a_detached_job(everywhere: JobApi) -> None:
+    """A model that asks again while its job runs starts no second one, and is given the end once there is one."""
+    api, tool = everywhere, transcode()
+    api.script(RUNS, DONE)
+    session = api.runtime(tool).open("film")
+    first = session.try_call(tool, ARGS, detach=True)
+    again = session.try_call(tool, ARGS, detach=True)
+    assert (again.status, again.operation_id, api.posts) == ("pending", first.operation_id, 1)
+    assert session.call(tool, ARGS).value == RESULT
+    assert api.posts == 1
+    assert session.try_call(tool, ARGS, detach=True).operation_id != first.operation_id
+    assert api.posts == 2
+
+
 def test_a_job_said_to_take_longer_than_the_bound_detaches_at_once(api: JobApi) -> None:
     """Nobody waits ten minutes for a job of forty."""
     tool = transcode()

@@ -19,7 +19,7 @@ from examples.tool_backend.jobs import signed
 from tests.acceptance.jobs.receiver import SECRET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from examples.tool_backend.process import Backend
 
@@ -72,7 +72,7 @@ def test_a_callback_wakes_a_session_that_waits_in_another_process(
 ) -> None:
     """The end comes by callback within some two seconds, though the next poll would be a minute later."""
     url, port = hook
-    server.order_jobs("transcode", seconds=1, poll_after=None, callback_url=url_of(port))
+    server.order_jobs("transcode", seconds=1, poll_after=None, estimated=None, callback_url=url_of(port))
     tool = job_tool(**HOOKED)
     runtime = runtime_of(tool, url=url)
     with receiving(url, server.url, port):
@@ -90,7 +90,7 @@ def test_a_callback_without_a_result_makes_the_step_look(
 ) -> None:
     """A thin event says that the job is done; the result is asked for at once, at the status URL."""
     url, port = hook
-    server.order_jobs("transcode", seconds=0.5, poll_after=None, callback_url=url_of(port), thin=True)
+    server.order_jobs("transcode", seconds=0.5, poll_after=None, estimated=None, callback_url=url_of(port), thin=True)
     tool = job_tool(**HOOKED)
     runtime = runtime_of(tool, url=url)
     with receiving(url, server.url, port):
@@ -120,7 +120,9 @@ def test_a_callback_before_the_answer_that_names_the_job_is_kept(
 ) -> None:
     """The event is there before the 202 is: it is kept, and the step ends by it without a poll."""
     url, port = hook
-    server.order_jobs("transcode", end="succeeded", callback_url=url_of(port), callback_first=True, poll_after=None)
+    server.order_jobs(
+        "transcode", end="succeeded", callback_url=url_of(port), callback_first=True, poll_after=None, estimated=None
+    )
     tool = job_tool(**HOOKED)
     runtime = runtime_of(tool, url=url)
     with receiving(url, server.url, port):
@@ -174,7 +176,7 @@ def test_a_receiver_that_is_killed_loses_no_callback(
 ) -> None:
     """SIGKILL before the event is kept, before it is applied, after that: the sender tries again, one completion."""
     url, port = hook
-    server.order_jobs("transcode", seconds=0.2, poll_after=None, link="none", callback_url=url_of(port))
+    server.order_jobs("transcode", seconds=0.2, poll_after=None, estimated=None, link="none", callback_url=url_of(port))
     tool = job_tool(**HOOKED)
     runtime = runtime_of(tool, url=url)
     session = runtime.open("film")
