@@ -3,10 +3,13 @@
 No effect twice, nothing lost, no guess sold as knowledge.
 """
 
+from agent_runtime._core.attention import Attention
 from agent_runtime._core.canonical import canonical_json
+from agent_runtime._core.job_progress import JobProgress
 from agent_runtime._core.keys import derive_key
 from agent_runtime._drive import current_key, current_step
 from agent_runtime._model import Outcome, Status, ToolResult
+from agent_runtime._model.words import ENGLISH as WORDS
 from agent_runtime._session import AsyncRuntime, AsyncSession, Runtime, Session
 from agent_runtime.config import (
     ApiKey,
@@ -52,16 +55,19 @@ from agent_runtime.errors import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "WORDS",
     "AgentRuntimeError",
     "ApiKey",
     "AsyncRuntime",
     "AsyncSession",
+    "Attention",
     "AuthError",
     "ClientCredentials",
     "ConfigError",
     "HeaderCarrier",
     "HttpLookup",
     "Idempotency",
+    "JobProgress",
     "Key",
     "KeyConflict",
     "LedgerError",

@@ -35,7 +35,8 @@ def agent(runtime: Runtime) -> None:
 
 def person(runtime: Runtime, backend: Backend) -> None:
     """Look where only a person can look here, and say what became of the payment; this is final."""
-    [operation] = runtime.attention()
+    [matter] = runtime.attention()
+    operation = matter.operation
     [debit] = backend.effects("legacy-debit")
     print(f"A person finds the debit of {operation.tool}, {operation.label}, on the bank statement and says so.")
     runtime.decide(

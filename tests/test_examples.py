@@ -20,6 +20,9 @@ LAST_LINES = {
     "unknown_outcome": "unknown_outcome: 1 effect, 0 open questions",
     "async_agent": "async_agent: 2 runs, 6 effects for 6 steps, the same results",
     "chat_loop": "chat_loop: 3 effects wanted, 3 happened, 1 call was refused",
+    "report_generation": "report_generation: 1 report, 1 link that works",
+    "bulk_import": "bulk_import: 2 imports wanted, 2 happened, 0 claimed as full success",
+    "long_build": "long_build: 1 build started, picked up by another run: succeeded",
     "langgraph_agent": "langgraph_agent: 2 duplicates as it is, 0 with a session",
 }
 SAYS = {
@@ -40,6 +43,19 @@ SAYS = {
         r"died with 1 message saved; effects so far: 2\n",
         r"msg2\.0  old_debit .*: unknown\n  msg3\.0  old_debit .*: not_started\n",
         r"told: It is NOT KNOWN whether .*\n.*told: The call was NOT started; nothing was sent",
+    ],
+    "report_generation": [
+        r"waited a second: timed_out, done: False, job: True\n",
+        r"the model reads: The job was started and is NOT finished",
+        r"1 job\(s\) were STARTED earlier and are NOT finished",
+    ],
+    "bulk_import": [
+        r"status: completed_with_errors, counts: {'processed': 20000, 'succeeded': 19860, 'failed': 140}\n",
+        r"PART of it failed(?s:.*)rejected rows: \[14000, 14001, 14002\]\n",
+    ],
+    "long_build": [
+        r"first turn: pending, job build-117\nscheduled run: the build succeeded\n",
+        r"next turn: succeeded, job build-117\nthe image: shop:v2.4.0, 4 looks in 40 minutes",
     ],
     "langgraph_agent": [
         r"as_it_is:\n  died after 2 effects.*\n  3 effects wanted, 5 happened\n",

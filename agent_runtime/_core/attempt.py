@@ -11,6 +11,7 @@ from agent_runtime._core.challenges import Challenge, challenge_of
 from agent_runtime._core.classify import Finding, Verdict, classify
 from agent_runtime._core.conclude import Result, conclude, evidence_of
 from agent_runtime._core.effects import Invoke, LeaseHeld, NewId, NoCredential, Now, Persist, Random, Send, ask
+from agent_runtime._core.poll_waits import first_wait
 from agent_runtime._core.redirects import MOST, redirect_of
 from agent_runtime._core.run import Run, advance, lease_lost, seconds_of, stop_for_auth
 from agent_runtime._model import (
@@ -155,7 +156,7 @@ def _unauthorised(run: Run, credential: Credential, result: Result) -> Steps[boo
 def _record(run: Run, result: Result) -> Steps[Finding | None]:
     """Write what an attempt's result means; None = the row had moved on, and the answer is filed beside it."""
     now = yield from ask(Now())
-    finding = classify(result, run.tool, now=now)
+    finding = classify(result, run.tool, now=now, request=run.operation.request)
     if finding.verdict in UNCOUNTED:
         run.waits += finding.verdict is Verdict.IN_PROGRESS
     else:
@@ -177,6 +178,11 @@ def _record(run: Run, result: Result) -> Steps[Finding | None]:
 
 
 def _resume_at(run: Run, finding: Finding, now: float) -> Steps[float | None]:
+    if finding.verdict is Verdict.ACCEPTED and finding.handle is not None:
+        if finding.handle.url is None:
+            return None  # there is nothing to look at
+        random = yield from ask(Random())
+        return now + first_wait(finding.handle, run.tool.contract.polling, random)
     if finding.verdict not in WAITS:
         return None
     random = yield from ask(Random())

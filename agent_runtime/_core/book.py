@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from agent_runtime._core.handles import handle_of
 from agent_runtime._core.places import Ask, Place, matches, matches_step, message_of, stands_in_the_way
-from agent_runtime._model import SETTLED, OperationRecord, StepRecord, ValueRecord
+from agent_runtime._model import SETTLED, OperationRecord, State, StepRecord, ValueRecord
 from agent_runtime._model.naming import make_label
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Book:
         self._seq += 1
         waiting = list(self._blocking(ask, refused))
         same = next((one for one in waiting if matches(ask, one)), None)
-        in_the_way = next((one for one in waiting if stands_in_the_way(ask, one)), None)
+        in_the_way = next((one for one in waiting if stands_in_the_way(ask, one) and not _is_left(one)), None)
         kind: Literal["join", "refuse", "new"] = "new"
         operation = None
         if same is not None:
@@ -250,14 +251,15 @@ class Book:
         return again
 
     def _in_the_way(self, ask: Ask, step: StepRecord) -> OperationRecord | None:
-        return next((one for one in self._blocking(ask, step) if one.state not in SETTLED), None)
+        return next((one for one in self._blocking(ask, step) if one.state not in SETTLED and not _is_left(one)), None)
 
     def _blocking(self, ask: Ask, here: StepRecord | None) -> Iterator[OperationRecord]:
         """Yield operations of the branch whose calls are over and of which the code knows no end yet, oldest first.
 
         One that was settled meanwhile is among them, for an equal call: the code was told last that it is unsettled,
         so it is asking for that one and not for a second effect. Not those that a call is still out for, not those of
-        the same address message, and not reads: a read that waits changes nothing, so nothing has to wait for it.
+        the same address message, and not reads: a read that waits changes nothing, so nothing has
+        to wait for it.
         """
         seen: set[str] = set()
         for step in sorted(self._branch(ask.branch).steps.values(), key=lambda one: one.seq):
@@ -353,3 +355,8 @@ class Book:
 
     def _branch(self, name: str) -> _Branch:
         return self._branches.setdefault(name, _Branch())
+
+
+def _is_left(operation: OperationRecord) -> bool:
+    """Whether an operation is a job that nobody waits for: it stands in no other call's way, an equal one joins it."""
+    return operation.state is State.ACCEPTED and handle_of(operation).detached

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from agent_runtime._core.desk import WAITING
 from agent_runtime._core.effects import Load, NewId, Persist, ask
 from agent_runtime._core.outcomes import not_started, outcome_of, restored, snapshot
 from agent_runtime._core.reissue import reissue
@@ -14,7 +15,7 @@ from agent_runtime._core.step import perform
 from agent_runtime._model import SETTLED, Deliver, OperationRecord, Outcome, SessionState, State, Took
 
 if TYPE_CHECKING:
-    from agent_runtime._core.desk import Call, Desk, Report
+    from agent_runtime._core.desk import Call, Desk, Following, Report
     from agent_runtime._core.effects import Steps
     from agent_runtime._core.places import Place
     from agent_runtime._model import Source, StepRecord
@@ -31,11 +32,11 @@ def run_call(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     place = yield from _refreshed(desk, call, place)
     match place.kind:
         case "diverged" | "again":
-            return not_started(place, call.tool.name, desk.session_id)
+            return not_started(place, call.tool.name, desk.session_id, desk.words)
         case "refuse":
             yield from reserve(desk, [(call, place)])
             desk.report.refused.append(place.label)
-            return not_started(place, call.tool.name, desk.session_id)
+            return not_started(place, call.tool.name, desk.session_id, desk.words)
         case "replay" if place.operation is not None and place.operation.id in desk.again:
             desk.again.discard(place.operation.id)
             again = yield from reissue(desk, call.tool, place.label)
@@ -49,7 +50,7 @@ def run_call(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
         case _:
             assert place.operation is not None
             operation = desk.book.operations[place.operation.id]
-    return (yield from work(desk, call.tool, operation, place.label))
+    return (yield from work(desk, call.tool, operation, place.label, call.following))
 
 
 def _refreshed(desk: Desk, call: Call, place: Place) -> Steps[Place]:
@@ -75,22 +76,39 @@ def _replayed(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
         operation, stay = restored(operation, step.delivered)
     else:
         yield from _tell_end(desk, operation, step)
-    return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay)
+    return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay, words=desk.words)
 
 
-def work(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str, *, delivers: bool = True) -> Steps[Outcome]:
+def work(
+    desk: Desk,
+    tool: AnyTool,
+    operation: OperationRecord,
+    label: str,
+    following: Following = WAITING,
+    *,
+    delivers: bool = True,
+) -> Steps[Outcome]:
     """Take a recorded operation as far as it goes now, and note what is delivered at a step.
 
     ``delivers`` is False where the outcome is not given to the code as that of the step.
     """
     before = operation.state
-    run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit, subject=desk.subject)
+    run = Run(
+        operation=operation,
+        tool=tool,
+        fence=desk.fence,
+        body_limit=desk.body_limit,
+        subject=desk.subject,
+        follow=following.mode,
+        patience=following.patience,
+        on_progress=following.listener,
+    )
     try:
         yield from perform(run)
     finally:
         desk.book.update(run.operation)
     source: Source = "sent" if run.sent else "ledger"
-    outcome = outcome_of(run.operation, tool, label, source=source, stay=run.stay)
+    outcome = outcome_of(run.operation, tool, label, source=source, stay=run.stay, words=desk.words)
     _note(desk.report, run, label, was_new=before is State.READY and operation.attempts == 0)
     step = desk.book.step(label)
     if step is None or not delivers:
@@ -161,11 +179,11 @@ def run_reserved(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     """Take one call of many, whose row is written, to its outcome."""
     if place.kind == "refuse":
         desk.report.refused.append(place.label)
-        return not_started(place, call.tool.name, desk.session_id)
+        return not_started(place, call.tool.name, desk.session_id, desk.words)
     if place.kind not in {"new", "join"}:
         return (yield from run_call(desk, call, place))
     step = desk.book.step(place.label)
     assert step is not None
     operation = desk.book.operation_of(step)
     assert operation is not None
-    return (yield from work(desk, call.tool, operation, place.label))
+    return (yield from work(desk, call.tool, operation, place.label, call.following))

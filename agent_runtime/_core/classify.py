@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from agent_runtime._core.jobs import job_handle
+from agent_runtime._core.job_reading import read_start
+from agent_runtime._core.job_start import start_of
 from agent_runtime._core.problem import read_problem
 from agent_runtime._core.results import read_result
 from agent_runtime._core.retry_after import retry_after
-from agent_runtime._model import Answer, BodyState, Effect, Handle, Raised, ResultState, Returned, SendFailure
-from agent_runtime.config import STANDARD_MARKS
+from agent_runtime._model import Answer, BodyState, Effect, Handle, Raised, Request, ResultState, Returned, SendFailure
+from agent_runtime.config import STANDARD_MARKS, FunctionTool
 
 if TYPE_CHECKING:
     from agent_runtime._core.problem import Problem
-    from agent_runtime.config import AnyTool, ReplayMark, ToolContract
+    from agent_runtime.config import AnyTool, JobReading, PollPolicy, ReplayMark, ToolContract
 
 
 class Verdict(StrEnum):
@@ -26,6 +27,7 @@ class Verdict(StrEnum):
 
     SUCCESS = "success"
     ACCEPTED = "accepted"  # a job runs
+    JOB_ENDED = "job_ended"  # a job ran, and the answer that tells of it tells its end too
     REFUSED = "refused"  # not applied, and asking again would not help
     NOT_SENT = "not_sent"  # the request certainly did not arrive
     NOT_APPLIED = "not_applied"  # not applied, and asking again later may help
@@ -47,7 +49,7 @@ class Finding:
         replayed: the answer bears a replay mark.
         wait: seconds that the tool asked to wait, or None.
         result_state: of a success, whether its body can be used.
-        handle: of an accepted job.
+        handle: of an accepted job; reading: what the answer says about it, if it has ended already.
     """
 
     verdict: Verdict
@@ -55,6 +57,7 @@ class Finding:
     wait: float | None = None
     result_state: ResultState = ResultState.OK
     handle: Handle | None = None
+    reading: JobReading | None = None
 
 
 NOT_APPLIED: Final = frozenset({408, 421, 425, 429})
@@ -70,21 +73,32 @@ KEY_REUSED: Final = frozenset(
 )
 KEY_REUSED_STATUSES: Final = frozenset({400, 409, 417, 422})
 """The Idempotency-Key draft says 422; 400 is what Stripe's and EC2's codes come with."""
+TELLS_ITS_END: Final = frozenset({"operation-location", "azure-async", "aip", "body", "bare", "adapter"})
+"""Protocols whose first answer has the form of a status, so that it can be an end already."""
 HALF_DONE: Final = frozenset({"partly-applied"})
 IN_PROGRESS: Final = frozenset(
     {"in-progress", "idempotency_key_in_use", "request_in_progress", "operation-in-progress"}
 )
 
 
-def classify(result: Answer | SendFailure | Returned | Raised, tool: AnyTool, *, now: float) -> Finding:
-    """Return what a result says about its own attempt. ``now``: UTC epoch seconds of its arrival."""
+def classify(
+    result: Answer | SendFailure | Returned | Raised, tool: AnyTool, *, now: float, request: Request | None = None
+) -> Finding:
+    """Return what a result says about its own attempt.
+
+    Args:
+        result: what came back, or why nothing did.
+        tool: its tool.
+        now: UTC epoch seconds of its arrival, by the database's clock.
+        request: what was sent, if it is at hand.
+    """
     if isinstance(result, SendFailure):
         return Finding(verdict=Verdict.LOST if result.maybe_sent else Verdict.NOT_SENT)
     if isinstance(result, Returned):
         return Finding(verdict=Verdict.SUCCESS, result_state=read_result(result.body, BodyState.WHOLE, tool).state)
     if isinstance(result, Raised):
         return _raised(result, tool.contract)
-    return _answer(result, tool, now)
+    return _answer(result, tool, now, request)
 
 
 def _raised(raised: Raised, contract: ToolContract) -> Finding:
@@ -98,12 +112,12 @@ def _raised(raised: Raised, contract: ToolContract) -> Finding:
     return Finding(verdict=_by_5xx_rule(contract))
 
 
-def _answer(answer: Answer, tool: AnyTool, now: float) -> Finding:
+def _answer(answer: Answer, tool: AnyTool, now: float, request: Request | None) -> Finding:
     contract = tool.contract
     replayed = is_replayed(answer, contract)
     wait = retry_after(answer.headers, now=now, status=answer.status)
     if answer.status < 300:
-        return _success(answer, tool, replayed=replayed, wait=wait)
+        return _success(answer, tool, now, request, replayed=replayed)
     if answer.status < 400:
         return Finding(verdict=Verdict.REDIRECTED, replayed=replayed)
     codes = _codes(read_problem(answer))
@@ -118,11 +132,31 @@ def _answer(answer: Answer, tool: AnyTool, now: float) -> Finding:
     return Finding(verdict=verdict, replayed=verdict is Verdict.STORED_END, wait=wait)
 
 
-def _success(answer: Answer, tool: AnyTool, *, replayed: bool, wait: float | None) -> Finding:
-    if answer.status == 202:
-        return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, wait=wait, handle=job_handle(answer))
+def _success(answer: Answer, tool: AnyTool, now: float, request: Request | None, *, replayed: bool) -> Finding:
+    policy = tool.contract.polling
+    handle = start_of(answer, request or plain_request(tool), policy, now=now)
+    if handle is not None:
+        reading = _first_reading(answer, handle, policy, now)
+        if reading is not None and reading.status != "running":
+            return Finding(verdict=Verdict.JOB_ENDED, replayed=replayed, handle=handle, reading=reading)
+        return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, handle=handle)
     state = read_result(answer.body, answer.body_state, tool).state
     return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=state)
+
+
+def _first_reading(answer: Answer, handle: Handle, policy: PollPolicy, now: float) -> JobReading | None:
+    if handle.protocol not in TELLS_ITS_END:
+        return None
+    try:
+        return read_start(answer, handle, policy, now=now)
+    except Exception:  # noqa: BLE001  the user's own adapter; the first poll is read again
+        return None
+
+
+def plain_request(tool: AnyTool) -> Request:
+    """Return what a tool's requests look like, where the one that was sent is not at hand."""
+    assert not isinstance(tool, FunctionTool), "a function tool is answered by no one"
+    return Request(method=tool.method, url=tool.url)
 
 
 def _plain_refusal(status: int, codes: frozenset[str], contract: ToolContract) -> Verdict:

@@ -11,6 +11,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.classify import Finding, Verdict, effect_of_end
+from agent_runtime._core.handles import written
+from agent_runtime._core.job_end import ended
 from agent_runtime._core.problem import describe_error
 from agent_runtime._core.states import check
 from agent_runtime._model import (
@@ -18,7 +20,6 @@ from agent_runtime._model import (
     Answer,
     Change,
     Effect,
-    Handle,
     NewEvidence,
     Raised,
     Reason,
@@ -29,7 +30,7 @@ from agent_runtime._model import (
 )
 
 if TYPE_CHECKING:
-    from agent_runtime._model import OperationRecord
+    from agent_runtime._model import Handle, OperationRecord
     from agent_runtime.config import AnyTool
 
 Result = Answer | SendFailure | Returned | Raised
@@ -87,8 +88,8 @@ def _conclude(
         return _unknown(Reason.KEY_CONFLICT, error, no_resend=True, replayed=True)
     if verdict is Verdict.SUCCESS:
         return _succeeded(finding, result)
-    if verdict is Verdict.ACCEPTED:
-        return _accepted(finding, result)
+    if finding.handle is not None:
+        return _job(operation, finding, finding.handle, result, tool, resume_at)
     if verdict is Verdict.STORED_END:
         return _stored_end(finding, result, tool, error)
     if verdict is Verdict.HALF_DONE:
@@ -123,24 +124,29 @@ def _succeeded(finding: Finding, result: Result) -> Change:
     )
 
 
-def _accepted(finding: Finding, result: Result) -> Change:
-    assert finding.handle is not None
+def _job(  # noqa: PLR0917  what is at hand when a job was started
+    operation: OperationRecord,
+    finding: Finding,
+    handle: Handle,
+    result: Result,
+    tool: AnyTool,
+    resume_at: float | None,
+) -> Change:
+    """A job runs, or has ended. A stored 202 that has lost where to ask, and its id, leaves nothing to follow."""
+    if finding.reading is not None:
+        return ended(finding.reading, handle, tool, None)
+    if finding.replayed and operation.maybe_applied and handle.url is None and handle.job_id is None:
+        return _unknown(Reason.JOB_GONE, None, no_resend=True, replayed=True)
     return Change(
         state=State.ACCEPTED,
         reason=None,
-        resume_at=None,
+        resume_at=resume_at,
         error=None,
-        handle=handle_text(finding.handle),
+        handle=written(handle),
         result=body_of(result),
         result_status=status_of(result),
         server_replayed=finding.replayed,
     )
-
-
-def handle_text(handle: Handle) -> bytes:
-    """Return a job's handle as the ledger keeps it."""
-    named = {"url": handle.url, "job_id": handle.job_id, "protocol": handle.protocol}
-    return json.dumps(named, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _stored_end(finding: Finding, result: Result, tool: AnyTool, error: bytes | None) -> Change:

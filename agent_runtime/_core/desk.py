@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agent_runtime._core.book import Book
 from agent_runtime._core.places import Ask
@@ -11,6 +11,8 @@ from agent_runtime._core.tokens import Subject
 from agent_runtime.config import FunctionTool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from agent_runtime._core.requests import Frozen, Validated
     from agent_runtime.config import AnyTool
 
@@ -47,6 +49,7 @@ class Desk:
     Attributes:
         subject: on whose behalf the session calls.
         again: ids of operations that failed before this resume and are issued again when a call reaches them.
+        words: sentences for a model that replace the English ones.
         keyed: labels of positions whose calls were answered by the caller's own key: they have no rows of their own.
     """
 
@@ -56,9 +59,28 @@ class Desk:
     body_limit: int
     secret: bytes | None
     subject: Subject = field(default_factory=Subject)
+    words: Mapping[str, str] | None = None
     report: Report = field(default_factory=Report)
     keyed: set[str] = field(default_factory=set)
     again: set[str] = field(default_factory=set)
+
+
+FollowMode = Literal["wait", "next", "once", "detach"]
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How a call follows a job: ``wait`` for its end or the ``next`` look, look ``once``, or ``detach``.
+
+    ``listener`` hears of each look; ``patience``: seconds from now that are waited beyond the bound.
+    """
+
+    mode: FollowMode = "wait"
+    listener: Callable[[Any], Any] | None = None
+    patience: float = 0.0
+
+
+WAITING: Final = Following()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +104,7 @@ class Call:
     business_key: str | None = None
     expires_at: float | None = None
     goes_on: bool = False
+    following: Following = WAITING
 
     def ask(self) -> Ask:
         """Return what its place depends on."""

@@ -20,6 +20,7 @@ from agent_runtime._model import (
     Request,
     Returned,
     SendFailure,
+    ServerEvent,
     Write,
     WriteOutcome,
 )
@@ -167,6 +168,41 @@ class Send(Effect[Answer | SendFailure]):
     read: float
     deadline: float
     body_limit: int
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class EventStream:
+    """A stream of server-sent events; opened by the first `NextEvent`. Seconds, bytes.
+
+    Attributes:
+        idle: longest silence.
+        seconds: for which it is read at all.
+        live: the driver's own.
+        problem: why it is over, once it is.
+    """
+
+    request: Request
+    headers: Headers = field(repr=False)
+    connect: float
+    idle: float
+    seconds: float
+    body_limit: int
+    live: Any = field(default=None, repr=False)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NextEvent(Effect[ServerEvent | None]):
+    """Wait for a stream's next event; None = it is over, and `EventStream.problem` says why."""
+
+    stream: EventStream
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStream(Effect[None]):
+    """Let go of a stream."""
+
+    stream: EventStream
 
 
 @dataclass(frozen=True, slots=True)

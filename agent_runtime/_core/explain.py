@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from agent_runtime._core.handles import handle_of
 from agent_runtime._core.settle import Move, expired, next_move
 from agent_runtime._model import SETTLED, State
 
@@ -25,7 +26,9 @@ def what_next(operation: OperationRecord | None, tool: AnyTool | None, *, now: f
     if operation.state is State.READY:
         return "cancel it: its expires_at has passed" if expired(operation, now) else "send" + wait
     if operation.state is State.ACCEPTED:
-        return "leave it: the tool runs it as a job"
+        return (
+            "look at its job" + wait if handle_of(operation).url is not None else "wait: its job cannot be asked about"
+        )
     if tool.is_read:
         return "send again: it only reads"
     if operation.state is State.IN_FLIGHT and operation.first_maybe_at is None:  # what a resume writes first

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.job_start import job_answer, json_of, number, poll_hint
+from agent_runtime._core.job_start import NOT_JSON, job_answer, json_of, number, parsed, poll_hint
 from agent_runtime.config.jobs import JobReading, JobStatus
 
 if TYPE_CHECKING:
@@ -27,50 +27,79 @@ WORDS: Final[dict[str, JobStatus]] = {
     "failed": "failed",
     "failure": "failed",
     "error": "failed",
+    "errored": "failed",
     "canceled": "cancelled",
     "cancelled": "cancelled",
 }
-AZURE: Final = frozenset({"operation-location", "azure-async", "resource"})
+AZURE: Final = frozenset({"operation-location", "azure-async"})
+GOOD: Final = frozenset({"succeeded", "completed_with_errors"})
+RESULT_URLS: Final = ("resourceLocation", "result_url", "resultUrl")
+RESULTS: Final = ("result", "response", "output")
 
 
 def read_job(answer: Answer, handle: Handle, policy: PollPolicy, *, now: float) -> JobReading:
-    """Return what a 2xx answer to a poll says. ``now``: UTC epoch seconds of its arrival."""
+    """Return what a 2xx answer to a poll says. ``now``: UTC epoch seconds of its arrival.
+
+    Raises:
+        Exception: whatever the tool's own adapter raises.
+    """
     if policy.adapter is not None and handle.protocol == "adapter":
         return policy.adapter.read(job_answer(answer, handle.url or ""))
     body = json_of(answer)
+    status, is_result = _status(answer, body, handle)
     hint = poll_hint(answer, body, now=now)
-    progress = number(body.get("progress_percent", body.get("percentComplete")))
-    status = _status(answer, body, handle)
+    progress = _progress(body)
     if status == "running":
         return JobReading(progress=progress, poll_after=hint, message=_text(body.get("message")))
-    result, has_result = _result(answer, body, handle)
-    if status == "succeeded" and body.get("errors"):
+    if status in GOOD and _is_error(body):
+        status, is_result = "failed", False
+    if status == "succeeded" and not is_result and (body.get("errors") or body.get("error")):
         status = "completed_with_errors"
+    result, has_result = (None, False) if is_result else _result(body)
     return JobReading(
         status=status,
         result=result,
         has_result=has_result,
-        result_url=_text(body.get("resourceLocation")),
-        error=body.get("error") or body.get("errors"),
+        result_url=next((url for name in RESULT_URLS if (url := _text(body.get(name)))), None),
+        error=None if is_result else body.get("error") or body.get("errors"),
         progress=progress,
         counts=_object(body.get("summary")),
         errors_url=_text(body.get("errors_url")),
         message=_text(body.get("message")),
         nothing_said=not has_result and not isinstance(body.get("status"), str),
+        is_result=is_result,
     )
 
 
-def _status(answer: Answer, body: dict[str, Any], handle: Handle) -> JobStatus:
+def read_start(answer: Answer, handle: Handle, policy: PollPolicy, *, now: float) -> JobReading:
+    """Return what the answer that started a job says about its end.
+
+    A 202 whose body says ``"status": "success"`` may speak of the request, so that a success counts here only with
+    ``"done": true`` or a result; the first poll tells the rest.
+
+    Raises:
+        Exception: whatever the tool's own adapter raises.
+    """
+    reading = read_job(answer, handle, policy, now=now)
+    certain = json_of(answer).get("done") is True or reading.has_result
+    plain = handle.protocol in {"body", "bare"}
+    if plain and reading.status in GOOD and not certain:
+        return JobReading(progress=reading.progress, poll_after=reading.poll_after, message=reading.message)
+    return reading
+
+
+def _status(answer: Answer, body: dict[str, Any], handle: Handle) -> tuple[JobStatus, bool]:
+    """Return the word for a job, and whether the body is the result itself."""
     if handle.protocol == "resource":
-        properties = _object(body.get("properties")) or {}
-        return _word(properties.get("provisioningState"), default="succeeded")
+        properties = _object(body.get("properties"))
+        if properties is None and not body:
+            return "running", False  # a page of somebody else, not the resource
+        return _word((properties or {}).get("provisioningState"), default="succeeded"), True
     if handle.protocol == "aip":
-        return _aip(body)
-    if handle.protocol in AZURE:
-        return _word(body.get("status"), default="running")
-    if answer.status == 202:
-        return _word(body.get("status"), default="running")
-    return _plain(body, handle)
+        return _aip(body), False
+    if handle.protocol in AZURE or answer.status == 202:
+        return _word(body.get("status"), default="running"), False
+    return _plain(answer, body, handle)
 
 
 def _aip(body: dict[str, Any]) -> JobStatus:
@@ -79,19 +108,27 @@ def _aip(body: dict[str, Any]) -> JobStatus:
     return "failed" if body.get("error") is not None else "succeeded"
 
 
-def _plain(body: dict[str, Any], handle: Handle) -> JobStatus:
+def _plain(answer: Answer, body: dict[str, Any], handle: Handle) -> tuple[JobStatus, bool]:
     """Read ``done`` and ``status`` of a body; of ``Location``, an answer that has neither is the result itself."""
     done = body.get("done")
     if done is False:
-        return "running"
+        return "running", False
     if "status" in body:
         word = _word(body["status"], default="running")
         if done is True and word == "running":
-            return "failed" if body.get("error") is not None else "succeeded"
-        return word
+            word = "failed" if body.get("error") is not None else "succeeded"
+        return word, False
     if done is True:
-        return "failed" if body.get("error") is not None else "succeeded"
-    return "succeeded" if handle.protocol == "location" else "running"
+        return "failed" if body.get("error") is not None else "succeeded", False
+    if handle.protocol != "location" or _is_page(answer):
+        return "running", False
+    return "succeeded", True
+
+
+def _is_page(answer: Answer) -> bool:
+    """Whether an answer is a web page, such as a proxy's or a sign-in's: that is no result of a tool."""
+    kind = (answer.header("Content-Type") or "").lower()
+    return "html" in kind and parsed(answer) is NOT_JSON
 
 
 def _word(value: object, *, default: JobStatus) -> JobStatus:
@@ -100,14 +137,22 @@ def _word(value: object, *, default: JobStatus) -> JobStatus:
     return WORDS.get(value.strip().lower().replace("-", "_").replace(" ", "_"), "running")
 
 
-def _result(answer: Answer, body: dict[str, Any], handle: Handle) -> tuple[Any, bool]:
-    for name in ("result", "response", "output"):
+def _is_error(body: dict[str, Any]) -> bool:
+    """Whether a body, or the tool result in it, says of itself that it is an error (MCP's ``isError``)."""
+    result = _object(body.get("result")) or {}
+    return body.get("isError") is True or result.get("isError") is True
+
+
+def _progress(body: dict[str, Any]) -> float | None:
+    told = next((body[name] for name in ("progress_percent", "percentComplete") if name in body), None)
+    value = number(told)
+    return None if value is None else min(value, 100.0)
+
+
+def _result(body: dict[str, Any]) -> tuple[Any, bool]:
+    for name in RESULTS:
         if name in body:
             return body[name], True
-    if handle.protocol == "resource":
-        return body, True
-    if handle.protocol == "location" and not {"done", "status"} & body.keys():
-        return body, bool(answer.body)
     if _object(body.get("summary")) is not None:
         return {"summary": body["summary"]}, True
     return None, False

@@ -11,12 +11,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.retry_after import retry_after
-from agent_runtime._core.urls import resolve, same_origin
+from agent_runtime._core.urls import origin, resolve, same_origin
 from agent_runtime._model import BodyState, Handle
 from agent_runtime.config.jobs import JobAnswer
+from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_runtime._model import Answer, Request
@@ -26,6 +28,40 @@ HEADERS: Final = (("Operation-Location", "operation-location"), ("Azure-AsyncOpe
 URL_MEMBERS: Final = ("status_url", "statusUrl", "status_uri")
 ID_MEMBERS: Final = ("job_id", "jobId", "operation_id", "operationId", "task_id", "taskId", "id", "name")
 ENDED_STATES: Final = frozenset({"succeeded", "failed", "canceled", "cancelled"})
+LONGEST_HINT: Final = 30 * 86_400.0
+"""Seconds; a tool that asks for a longer wait means something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What every form of a start has at hand."""
+
+    answer: Answer
+    request: Request
+    policy: PollPolicy
+    body: dict[str, Any]
+    now: float
+
+    @property
+    def base(self) -> str:
+        return self.answer.url or self.request.url
+
+    def handle(self, url: str | None, protocol: str) -> Handle:
+        """Return the handle of a job of this form; a URL that leads nowhere is none."""
+        return Handle(
+            url=None if url is None else resolve(self.base, url),
+            job_id=_job_id(self.body),
+            protocol=protocol,
+            started_at=self.now,
+            poll_after=poll_hint(self.answer, self.body, now=self.now),
+            estimated=number(self.body.get("estimated_duration_seconds")),
+            stream=self._stream(),
+        )
+
+    def _stream(self) -> str | None:
+        told = self.body.get(self.policy.stream) if self.policy.stream is not None else None
+        url = resolve(self.base, told) if isinstance(told, str) else None
+        return url if url is not None and may_ask(url, self.request.url, self.policy) else None
 
 
 def start_of(answer: Answer, request: Request, policy: PollPolicy, *, now: float) -> Handle | None:
@@ -37,58 +73,50 @@ def start_of(answer: Answer, request: Request, policy: PollPolicy, *, now: float
         policy: the tool's; says what counts beside 202.
         now: by the database's clock (UTC epoch seconds): the stored start, from which the poll bound counts.
     """
-    body = json_of(answer)
-    hints = _hints(answer, body, now)
+    start = _Start(answer, request, policy, json_of(answer), now)
     if policy.adapter is not None:
-        return _adapted(answer, request, policy, body, now)
+        adapted, failed = _adapted(start)
+        if adapted is not None:
+            return adapted
+        if failed:  # whether it is a job cannot be told, so nothing is said to be done
+            return _known_form(start) or start.handle(None, "bare")
+    return _known_form(start)
+
+
+def _known_form(start: _Start) -> Handle | None:
+    answer, body, request = start.answer, start.body, start.request
     for header, protocol in HEADERS:
         url = answer.header(header)
         if url:
-            return _handle(answer, request, url, protocol, body, hints, now)
-    declared = answer.status == 202 or policy.on_200
-    if declared and isinstance(body.get("done"), bool) and isinstance(body.get("name"), str) and "status" not in body:
-        return _handle(answer, request, _aip_url(request, body["name"]), "aip", body, hints, now)
+            handle = start.handle(url, protocol)
+            location = answer.header("Location") if request.method not in {"PUT", "PATCH"} else None
+            return handle if location is None else dataclasses.replace(handle, result_url=location)
+    declared = answer.status == 202 or start.policy.on_200
+    if _is_aip(body, declared=declared, reads=request.method in {"GET", "HEAD"}):
+        return start.handle(_aip_url(request, body["name"]), "aip")
     location = answer.header("Location")
     if answer.status == 202 and location:
-        return _handle(answer, request, location, "location", body, hints, now)
-    url = _status_url(body, answer, request) if declared else None
+        return start.handle(location, "location")
+    url = _status_url(start) if declared else None
     if url is not None:
-        return _handle(answer, request, url, "body", body, hints, now)
+        return start.handle(url, "body")
     if answer.status in {200, 201} and request.method in {"PUT", "PATCH"} and _provisioning(body):
-        return _handle(answer, request, request.url, "resource", body, hints, now)
-    if answer.status == 202:
-        return _handle(answer, request, None, "bare", body, hints, now)
-    return None
+        return start.handle(request.url, "resource")
+    return start.handle(None, "bare") if answer.status == 202 else None
 
 
-def _adapted(answer: Answer, request: Request, policy: PollPolicy, body: dict[str, Any], now: float) -> Handle | None:
-    assert policy.adapter is not None
-    start = policy.adapter.start(job_answer(answer, request.url))
-    if start is None:
-        return None
-    hints = (start.poll_after, start.estimated)
-    handle = _handle(answer, request, start.url, "adapter", body, hints, now)
-    return handle if start.job_id is None else dataclasses.replace(handle, job_id=start.job_id)
-
-
-def _handle(  # noqa: PLR0917  what every form of a start has
-    answer: Answer,
-    request: Request,
-    url: str | None,
-    protocol: str,
-    body: dict[str, Any],
-    hints: tuple[float | None, float | None],
-    now: float,
-) -> Handle:
-    absolute = None if url is None else resolve(answer.url or request.url, url)
-    return Handle(
-        url=absolute,
-        job_id=_job_id(body),
-        protocol=protocol,
-        started_at=now,
-        poll_after=hints[0],
-        estimated=hints[1],
-    )
+def _adapted(start: _Start) -> tuple[Handle | None, bool]:
+    """Return what the tool's own adapter makes of an answer, and whether it raised."""
+    assert start.policy.adapter is not None
+    try:
+        told = start.policy.adapter.start(job_answer(start.answer, start.request.url))
+    except Exception:  # noqa: BLE001  the answer stands whatever the user's code makes of it
+        return None, True
+    if told is None:
+        return None, False
+    handle = start.handle(told.url, "adapter")
+    job_id = told.job_id if told.job_id is not None else handle.job_id
+    return dataclasses.replace(handle, job_id=job_id, poll_after=told.poll_after, estimated=told.estimated), False
 
 
 def _job_id(body: dict[str, Any]) -> str | None:
@@ -101,10 +129,10 @@ def _job_id(body: dict[str, Any]) -> str | None:
     return None
 
 
-def _status_url(body: dict[str, Any], answer: Answer, request: Request) -> str | None:
-    """Return a status URL of the body: one of the same origin that stands beside a job's id or state."""
-    links = body.get("links")
-    candidates = [body.get(name) for name in URL_MEMBERS]
+def _status_url(start: _Start) -> str | None:
+    """Return a status URL of the body: one that may be asked."""
+    links = start.body.get("links")
+    candidates = [start.body.get(name) for name in URL_MEMBERS]
     if isinstance(links, dict):
         candidates += [links.get("status"), links.get("self")]
     for url in candidates:
@@ -112,10 +140,28 @@ def _status_url(body: dict[str, Any], answer: Answer, request: Request) -> str |
             url = url.get("href")  # noqa: PLW2901  a link object stands for its address
         if not isinstance(url, str) or not url:
             continue
-        absolute = resolve(answer.url or request.url, url)
-        if absolute is not None and same_origin(absolute, request.url):
+        absolute = resolve(start.base, url)
+        if absolute is not None and may_ask(absolute, start.request.url, start.policy):
             return url
     return None
+
+
+def may_ask(url: str, target: str, policy: PollPolicy) -> bool:
+    """Whether a job's URL may be asked: it is on the tool's origin, or on one that is allowed without credentials."""
+    if same_origin(url, target):
+        return True
+    try:
+        return origin(url) in {origin(allowed) for allowed in policy.origins}
+    except ConfigError:
+        return False
+
+
+def _is_aip(body: dict[str, Any], *, declared: bool, reads: bool) -> bool:
+    """An operation by AIP-151; under an undeclared 200 its name has to say so too: a to-do has a name and is done."""
+    name = body.get("name")
+    if not isinstance(body.get("done"), bool) or not isinstance(name, str) or "status" in body:
+        return False
+    return declared or (not reads and "operations/" in name)
 
 
 def _aip_url(request: Request, name: str) -> str:
@@ -133,43 +179,49 @@ def _provisioning(body: dict[str, Any]) -> bool:
     return isinstance(state, str) and state.lower() not in ENDED_STATES
 
 
-def _hints(answer: Answer, body: dict[str, Any], now: float) -> tuple[float | None, float | None]:
-    """Return the seconds until the first poll and the seconds that the job is said to take."""
-    return poll_hint(answer, body, now=now), number(body.get("estimated_duration_seconds"))
-
-
 def poll_hint(answer: Answer, body: dict[str, Any], *, now: float) -> float | None:
-    """Return the least wait that an answer asks for: Retry-After, or a member of the body (seconds, milliseconds)."""
+    """Return the least wait (seconds) that an answer asks for: Retry-After, or a member of the body.
+
+    None = it asks for none; 0 asks for nothing either.
+    """
     told = [retry_after(answer.headers, now=now, status=429), number(body.get("poll_after_seconds"))]
-    milliseconds = number(body.get("pollInterval"))
-    told.append(None if milliseconds is None else milliseconds / 1000)
-    known = [value for value in told if value is not None]
-    return max(known) if known else None
+    for name in ("pollInterval", "pollIntervalMs"):
+        milliseconds = number(body.get(name))
+        told.append(None if milliseconds is None else milliseconds / 1000)
+    known = [value for value in told if value]
+    return min(max(known), LONGEST_HINT) if known else None
 
 
 def number(value: object) -> float | None:
     """Return a JSON number that is a usable wait, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
+    return float(value) if 0 <= value < 1e15 and math.isfinite(value) else None
 
 
 def json_of(answer: Answer) -> dict[str, Any]:
     """Return the members of a JSON body, or none where it is no JSON object."""
-    if answer.body_state is not BodyState.WHOLE:
-        return {}
-    try:
-        value = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
+    value = parsed(answer)
     return value if isinstance(value, dict) else {}
+
+
+NOT_JSON: Final = object()
+
+
+def parsed(answer: Answer) -> Any:
+    """Return a JSON body, or `NOT_JSON`."""
+    if answer.body_state is not BodyState.WHOLE:
+        return NOT_JSON
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return NOT_JSON
 
 
 def job_answer(answer: Answer, url: str) -> JobAnswer:
     """Return an answer as an adapter sees it."""
-    try:
-        body = json.loads(answer.body) if answer.body else None
-    except (ValueError, RecursionError):
-        body = None
+    body = parsed(answer)
     headers = {name.lower(): value for name, value in answer.headers}
-    return JobAnswer(status=answer.status, headers=headers, body=body, url=answer.url or url)
+    return JobAnswer(
+        status=answer.status, headers=headers, body=None if body is NOT_JSON else body, url=answer.url or url
+    )

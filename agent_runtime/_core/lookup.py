@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from agent_runtime._core.classify import effect_of_end
-from agent_runtime._core.jobs import job_handle
+from agent_runtime._core.classify import effect_of_end, plain_request
+from agent_runtime._core.job_start import start_of
 from agent_runtime._core.results import read_result
 from agent_runtime._core.retry_after import retry_after
 from agent_runtime._core.urls import resolve
@@ -75,8 +75,13 @@ def _fill_args(url: str, operation: OperationRecord) -> str:
     return url
 
 
-def read_lookup(answer: Answer, lookup: HttpLookup, tool: AnyTool, *, now: float) -> Sight:
-    """Return what a look-up's answer says; anything that it was not told how to read says nothing."""
+def read_lookup(
+    answer: Answer, lookup: HttpLookup, tool: AnyTool, *, now: float, request: Request | None = None
+) -> Sight:
+    """Return what a look-up's answer says; anything that it was not told how to read says nothing.
+
+    ``request``: what the operation sent, for a stored 202 that tells where its job is.
+    """
     wait = retry_after(answer.headers, now=now, status=answer.status)
     body = _json(answer)
     if answer.status == 404 and answer.body_state is BodyState.WHOLE:
@@ -89,13 +94,15 @@ def read_lookup(answer: Answer, lookup: HttpLookup, tool: AnyTool, *, now: float
         return Sight(seen=Seen.ABSENT)
     if lookup.done is not None and not _says(body, lookup.done):
         return Sight(seen=Seen.NOTHING, wait=wait)
-    return _stored(answer, body, lookup, tool)
+    return _stored(answer, body, lookup, tool, now, request)
 
 
 ABSENT: Final = object()
 
 
-def _stored(answer: Answer, body: Any, lookup: HttpLookup, tool: AnyTool) -> Sight:
+def _stored(  # noqa: PLR0917  what is at hand when a look-up answers
+    answer: Answer, body: Any, lookup: HttpLookup, tool: AnyTool, now: float, request: Request | None
+) -> Sight:
     status = 200
     if lookup.status is not None:
         told = _member(body, lookup.status)
@@ -115,7 +122,8 @@ def _stored(answer: Answer, body: Any, lookup: HttpLookup, tool: AnyTool) -> Sig
     if status >= 400:
         return Sight(seen=Seen.FAILED, body=stored, status=status, effect=effect_of_end(was, tool.contract))
     if status == 202:
-        return Sight(seen=Seen.ACCEPTED, body=stored, status=status, handle=job_handle(was))
+        handle = start_of(was, request or plain_request(tool), tool.contract.polling, now=now)
+        return Sight(seen=Seen.ACCEPTED, body=stored, status=status, handle=handle)
     state = read_result(stored, BodyState.WHOLE, tool).state
     if absent or (state is not ResultState.OK and lookup.result is None):
         state = ResultState.MISSING

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_runtime._core.handles import handle_of
 from agent_runtime._core.results import read_result
 from agent_runtime._model import (
     SETTLED,
@@ -18,6 +19,8 @@ from agent_runtime._model import (
     Status,
     ToolResult,
 )
+from agent_runtime._model.words import BECAUSE as BECAUSE  # noqa: PLC0414  the table belongs to this module's readers too
+from agent_runtime._model.words import Sentence, sentences, why_of
 from agent_runtime.errors import (
     KeyConflict,
     PartialResult,
@@ -32,6 +35,8 @@ from agent_runtime.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_runtime._core.places import Place
     from agent_runtime._model import OperationRecord, Source
     from agent_runtime.config import AnyTool
@@ -47,32 +52,6 @@ STATUS: Final = {
 }
 KIND: Final = {Reason.APPROVAL: "approval", Reason.AUTH: "auth"}
 
-BECAUSE: Final = {
-    Reason.LOST_ANSWER: "The request may have arrived and no usable answer came.",
-    Reason.INTERRUPTED: "The worker ended while the request was out.",
-    Reason.SERVER_ERROR: "The tool answered with a server error, which proves nothing about the effect.",
-    Reason.IN_PROGRESS: "The tool says that a request under this key is still running.",
-    Reason.REDIRECTED: "The tool answered with a redirect that proves nothing about the effect.",
-    Reason.REFUSED_LATER: "A later attempt was refused, which proves nothing about the earlier one.",
-    Reason.KEY_CONFLICT: "The tool's answer belongs to another request under this key.",
-    Reason.EXCEPTION: "The function raised an exception that does not say whether its effect happened.",
-    Reason.RETRY_AFTER: "No attempt was applied, and the tool cannot take it now.",
-    Reason.AUTH: "No attempt was applied; new proof of identity is wanted.",
-    Reason.APPROVAL: "Nothing was sent; a person has to approve it.",
-    Reason.REFUSED: "The tool refused it.",
-    Reason.STORED: "This is the tool's stored end for the key; the way on is session.reissue().",
-    Reason.HALF_DONE: "The tool stopped in the middle and says that part of it is done.",
-    Reason.EXPIRED: "Its expires_at passed before an attempt took effect.",
-    Reason.BUDGET: "Its attempts are used up; it changes nothing, so nothing was changed.",
-    Reason.DECIDED: "A person decided so.",
-    Reason.LOOKED_UP: "A look-up at the tool says so.",
-    Reason.CALLER: "The caller cancelled it.",
-    Reason.JOB_ENDED: "The tool's job ended so.",
-    Reason.JOB_GONE: "The tool does not know the job any more.",
-    Reason.POLL_BOUND: "The time for following its job is over; the job itself is not.",
-    Reason.CALLBACK: "The tool said so in a callback.",
-}
-
 
 def outcome_of(
     operation: OperationRecord,
@@ -81,13 +60,26 @@ def outcome_of(
     *,
     source: Source,
     stay: str = "",
+    words: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Return what a caller is told of an operation at a step. ``stay``: why nothing more could be done."""
+    """Return what a caller is told of an operation at a step.
+
+    Args:
+        operation: as the ledger has it.
+        tool: its tool.
+        step: the label.
+        source: ``sent`` if this process sent it.
+        stay: why nothing more could be done.
+        words: sentences for a model in place of the English ones.
+    """
     status = STATUS[operation.state]
     if status is Status.SUCCEEDED and operation.partial:
         status = Status.COMPLETED_WITH_ERRORS
+    if operation.state is State.ACCEPTED and operation.reason is Reason.POLL_BOUND:
+        status = Status.TIMED_OUT
     value, result_state, unusable = _value(operation, tool)
-    handle = json.loads(operation.handle) if operation.handle else {}
+    why = why_of(operation.state, operation.reason, operation.effect, unusable=unusable, stay=stay)
+    handle = handle_of(operation) if operation.handle else None
     return Outcome(
         status=status,
         step=step,
@@ -108,9 +100,15 @@ def outcome_of(
         attempts=operation.attempts,
         resume_at=operation.resume_at,
         http_status=operation.result_status if operation.state in SETTLED else None,
-        job_id=handle.get("job_id"),
-        status_url=handle.get("url"),
-        message=_message(operation, stay, unusable),
+        job_id=handle.job_id if handle else None,
+        status_url=handle.url if handle else None,
+        started_at=handle.started_at if handle else None,
+        progress=handle.progress if handle else None,
+        counts=handle.counts if handle else None,
+        errors_url=handle.errors_url if handle else None,
+        message=sentences(None, why),
+        why=why,
+        words=words,
     )
 
 
@@ -131,30 +129,15 @@ def _kind(operation: OperationRecord) -> str | None:
     return KIND.get(operation.reason, "parked") if operation.reason is not None else "parked"
 
 
-def _message(operation: OperationRecord, stay: str, unusable: str) -> str:
-    parts = []
-    if operation.reason is Reason.STORED and operation.effect is Effect.POSSIBLE:
-        parts.append("This is the tool's stored end for the key, a server error that proves nothing about the effect.")
-    elif operation.reason is not None:
-        parts.append(BECAUSE[operation.reason])
-    if operation.state is State.ACCEPTED:
-        parts.append("The tool accepted it and works on it.")
-    if unusable:
-        parts.append(f"The result cannot be used: {unusable}.")
-    if stay:
-        parts.append(f"It is not sent again now: {stay}.")
-    return " ".join(parts)
-
-
-def not_started(place: Place, tool: str, session_id: str) -> Outcome:
+def not_started(place: Place, tool: str, session_id: str, words: Mapping[str, str] | None = None) -> Outcome:
     """Return the outcome of a call that was recorded as not started, or that met another one at its position."""
     operation = place.operation
     diverged = place.kind == "diverged"
     blocking = operation.label if operation is not None else "an earlier step"
-    message = (
-        f"The ledger has another call here: {operation.tool if operation else '?'} with other arguments."
+    why: Sentence = (
+        ("diverged", (("tool", operation.tool if operation is not None else "?"),))
         if diverged
-        else f"{blocking} is not settled yet, so nothing else is written on this branch."
+        else ("unsettled", (("blocking", blocking),))
     )
     return Outcome(
         status=Status.NOT_STARTED,
@@ -163,7 +146,9 @@ def not_started(place: Place, tool: str, session_id: str) -> Outcome:
         session_id=session_id,
         reason="diverged" if diverged else "unsettled",
         blocking=operation.label if operation is not None and not diverged else None,
-        message=message,
+        message=sentences(None, (why,)),
+        why=(why,),
+        words=words,
     )
 
 

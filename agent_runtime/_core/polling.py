@@ -7,93 +7,33 @@ makes its operation unknown.
 from __future__ import annotations
 
 import dataclasses
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agent_runtime._core.attempt import send
 from agent_runtime._core.conclude import kept_headers
-from agent_runtime._core.effects import Credential, Load, NoCredential, Now, Random, Sleep, Tell, ask
+from agent_runtime._core.effects import Credential, NoCredential, Now, Random, Sleep, ask
 from agent_runtime._core.handles import handle_of, written
-from agent_runtime._core.job_reading import read_job
-from agent_runtime._core.job_start import poll_hint
-from agent_runtime._core.results import read_result
-from agent_runtime._core.run import Run, advance, credential_of, seconds_of
-from agent_runtime._core.urls import origin, resolve, same_origin
-from agent_runtime._model import (
-    Answer,
-    BodyState,
-    Change,
-    Effect,
-    Handle,
-    NewEvidence,
-    Reason,
-    Request,
-    ResultState,
-    SendFailure,
-    State,
-)
+from agent_runtime._core.job_end import ended
+from agent_runtime._core.job_news import end, moved, told
+from agent_runtime._core.job_progress import announce, say, say_end
+from agent_runtime._core.job_reading import GOOD, read_job
+from agent_runtime._core.job_start import json_of, may_ask, poll_hint
+from agent_runtime._core.job_stream import listen
+from agent_runtime._core.poll_waits import Step, end_of, next_wait, turn_of
+from agent_runtime._core.run import Run, advance, credential_of, seconds_of, stop_for_auth
+from agent_runtime._core.urls import resolve, same_origin
+from agent_runtime._model import Answer, BodyState, Change, Handle, NewEvidence, Reason, Request, SendFailure, State
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
-    from agent_runtime.config import AnyTool
     from agent_runtime.config.jobs import JobReading, PollPolicy
 
 WATCH: Final = 2.0
 """Seconds between two looks at the ledger while a callback is waited for."""
-
-JITTER: Final = 0.1
-MOST_JITTER: Final = 1.0
-"""A wait is longer by up to a tenth, and by a second at most, so that many jobs do not ask at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobProgress:
-    """What one look at a running job said.
-
-    Attributes:
-        step, job_id, status_url: which job.
-        percent: how far it is, or None where the tool does not tell.
-        message: the tool's own words.
-        polls: looks so far; elapsed: seconds since the stored start; next_poll_at: UTC epoch seconds.
-    """
-
-    step: str
-    job_id: str | None
-    status_url: str | None
-    percent: float | None
-    message: str | None
-    polls: int
-    elapsed: float
-    next_poll_at: float
-
-
-def first_wait(handle: Handle, policy: PollPolicy, random: float) -> float:
-    """Return the seconds until the first look at a job."""
-    return _jittered(handle.poll_after if handle.poll_after is not None else seconds_of(policy.first), random)
-
-
-def next_wait(handle: Handle, policy: PollPolicy, hint: float | None, random: float) -> tuple[float, float]:
-    """Return the seconds until the next look, and the same without jitter, from which the one after it grows.
-
-    A hint is the least wait, above the cap too.
-    """
-    if hint is not None:
-        return _jittered(hint, random), hint
-    before = handle.wait or seconds_of(policy.first)
-    plain = min(before * policy.factor, max(seconds_of(policy.cap), 0.0))
-    if policy.webhook:
-        plain = seconds_of(policy.cap)
-    return _jittered(plain, random), plain
-
-
-def _jittered(wait: float, random: float) -> float:
-    return wait + random * min(wait * JITTER, MOST_JITTER)
-
-
-def over_bound(handle: Handle, policy: PollPolicy, moment: float) -> bool:
-    """Whether a moment lies behind the end of following a job."""
-    return moment > handle.started_at + seconds_of(policy.bound)
+UNTRACKED: Final = "the tool said neither where to ask about its job nor that it calls back"
+ELSEWHERE: Final = "its status URL is not on the tool's origin, and is not allowed by PollPolicy(origins=)"
+SOON: Final = frozenset({401, 408, 425, 429})
+"""Statuses of a result's page that say "not now"; other 4xx say that it cannot be had."""
 
 
 def follow(run: Run) -> Steps[bool]:
@@ -104,29 +44,56 @@ def follow(run: Run) -> Steps[bool]:
         LedgerError: the ledger could not be written.
     """
     policy = run.tool.contract.polling
+    if policy.source is not None and run.polls == 0 and (yield from told(run)):
+        yield from say_end(run)
+        return True
     handle = handle_of(run.operation)
-    if run.follow == "detach" or _is_too_long(handle, policy):
+    if run.follow == "detach" or (handle.estimated or 0.0) > seconds_of(policy.bound):
         yield from _detach(run, handle)
+    if run.follow == "detach":
         return False
+    yield from announce(run, handle)
+    if handle.url is None:
+        return (yield from _await_callback(run, handle, policy))
+    if not may_ask(handle.url, target_of(run), policy):
+        run.stay = ELSEWHERE
+        yield from _leave_alone(run)
+        return False
+    return (yield from _turn(run, handle, policy))
+
+
+def _turn(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
     now = yield from ask(Now())
     due = run.operation.resume_at if run.operation.resume_at is not None else now
-    if run.follow == "wait" and over_bound(handle, policy, due) and run.polls:
+    turn = turn_of(handle, policy, run.follow, due, run.polls, now, run.patience)
+    if turn.step is Step.LOOK:
+        return (yield from _poll(run, handle, policy))
+    if turn.step is Step.WAIT:
+        if handle.stream is not None and not run.no_stream and run.follow == "wait":
+            yield from _stream(run, handle, policy, now)
+        else:
+            yield from _wait(run, turn.until, policy)
+            yield from say_end(run)
+        return not run.interrupted
+    if turn.step is Step.TIME_OUT:
         yield from _time_out(run)
-        return False
-    if run.follow == "once" and run.polls:
-        return False
-    if run.follow == "wait" and not (run.polls == 0 and over_bound(handle, policy, now)):
-        moved = yield from _wait(run, due, policy, handle)
-        if moved:
-            return True
-    if not may_poll(run, handle):
-        run.stay = "its status URL is not on the tool's origin, and is not allowed by PollPolicy(origins=)"
-        return False
-    return (yield from _poll(run, handle, policy))
+    return False
 
 
-def _is_too_long(handle: Handle, policy: PollPolicy) -> bool:
-    return handle.detached or (handle.estimated is not None and handle.estimated > seconds_of(policy.bound))
+def _await_callback(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
+    """Wait for the callback of a job that cannot be asked about; without one nobody can know."""
+    if policy.source is None:
+        run.stay = UNTRACKED
+        return False
+    now = yield from ask(Now())
+    last = end_of(handle, policy, run.patience)
+    if run.follow == "once" or now >= last:
+        if run.follow != "once":
+            yield from _time_out(run)
+        return False
+    yield from _wait(run, last, policy)
+    yield from say_end(run)
+    return True
 
 
 def _detach(run: Run, handle: Handle) -> Steps[None]:
@@ -139,37 +106,35 @@ def _time_out(run: Run) -> Steps[None]:
         yield from advance(run, Change(state=State.ACCEPTED, reason=Reason.POLL_BOUND))
 
 
-def _wait(run: Run, due: float, policy: PollPolicy, handle: Handle) -> Steps[bool]:
-    """Wait for the next look; True = the operation moved meanwhile, by a callback.
+def _leave_alone(run: Run) -> Steps[None]:
+    """Note that a job is not to be looked at."""
+    if run.operation.resume_at is not None:
+        yield from advance(run, Change(state=State.ACCEPTED, resume_at=None))
 
-    Where the tool calls back, or gave no URL, the ledger is looked at in between.
+
+def _wait(run: Run, until: float, policy: PollPolicy) -> Steps[None]:
+    """Wait for the next look; shorter if the operation changes meanwhile, as by a callback.
+
+    Where the tool calls back the ledger is looked at in between.
     """
-    watching = policy.webhook or handle.url is None
-    end = due if handle.url is not None else handle.started_at + seconds_of(policy.bound)
     while True:
         now = yield from ask(Now())
-        left = end - now
+        left = until - now
         if left <= 0:
-            return False
-        yield from ask(Sleep(min(left, WATCH) if watching else left))
-        if watching and (yield from moved(run)):
-            return True
+            return
+        yield from ask(Sleep(left if policy.source is None else min(left, WATCH)))
+        if policy.source is not None and ((yield from moved(run)) or (yield from told(run))):
+            return
 
 
-def moved(run: Run) -> Steps[bool]:
-    """Whether somebody else, such as a callback, ended the operation; then `Run.operation` is what it is now."""
-    current = yield from ask(Load(run.operation.id))
-    if current is None or current.version == run.operation.version:
-        return False
-    run.operation = current
-    return current.state is not State.ACCEPTED
-
-
-def may_poll(run: Run, handle: Handle) -> bool:
-    """Whether a job's URL may be asked: it is on the tool's origin, or allowed without credentials."""
-    if handle.url is None:
-        return True
-    return same_origin(handle.url, target_of(run)) or origin(handle.url) in run.tool.contract.polling.origins
+def _stream(run: Run, handle: Handle, policy: PollPolicy, now: float) -> Steps[None]:
+    """Read the job's stream until its end, the bound, or until it breaks; then the job is polled."""
+    assert handle.stream is not None
+    credential = yield from _credential(run, handle.stream)
+    if credential is None:
+        run.no_stream = True
+        return
+    yield from listen(run, handle, credential, end_of(handle, policy, run.patience) - now)
 
 
 def target_of(run: Run) -> str:
@@ -179,14 +144,14 @@ def target_of(run: Run) -> str:
 
 
 def _poll(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
-    if handle.url is None:
-        yield from _time_out(run)
-        return False
-    credential = yield from _credential(run, handle)
+    assert handle.url is not None
+    run.polls += 1
+    credential = yield from _credential(run, handle.url)
     if credential is None:
+        if run.problem is not None:
+            yield from _later(run, handle, policy, None)
         return run.problem is None
     result = yield from look(run, handle.url, credential)
-    run.polls += 1
     if isinstance(result, SendFailure):
         if result.interrupted:
             run.interrupted = True
@@ -194,22 +159,24 @@ def _poll(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
         yield from _keep_looking(run, handle, policy, None, f"{result.error}: {result.detail}".rstrip(": "))
         return True
     if result.status == 401:
-        return _unauthorised(run, credential)
+        return (yield from _unauthorised(run, handle, policy, credential))
+    run.refreshed = False
     return (yield from _answered(run, handle, policy, result, credential))
 
 
-def _credential(run: Run, handle: Handle) -> Steps[Credential | None]:
+def _credential(run: Run, url: str) -> Steps[Credential | None]:
     """Credentials never cross an origin."""
-    assert handle.url is not None
-    if not same_origin(handle.url, target_of(run)):
+    if not same_origin(url, target_of(run)):
         return Credential(principal=run.operation.principal)
     return (yield from credential_of(run))
 
 
-def _unauthorised(run: Run, credential: Credential) -> bool:
+def _unauthorised(run: Run, handle: Handle, policy: PollPolicy, credential: Credential) -> Steps[bool]:
     """One refresh, then the look again; a second 401 ends this try, not the job."""
     if run.refreshed or not credential.token_id:
-        run.problem = NoCredential("required", "the job's status URL refused a fresh token as well")
+        problem = NoCredential("required", "the job's status URL refused a fresh token as well")
+        yield from stop_for_auth(run, problem)
+        yield from _later(run, handle, policy, None)
         return False
     run.rejected = credential.token_id
     run.polls -= 1
@@ -226,60 +193,56 @@ def _answered(run: Run, handle: Handle, policy: PollPolicy, answer: Answer, cred
     now = yield from ask(Now())
     young = now - handle.started_at < seconds_of(policy.not_found_grace)
     if answer.status == 410 or (answer.status == 404 and not young):
-        yield from _gone(run, answer)
+        change = Change(state=State.UNKNOWN, reason=Reason.JOB_GONE, no_resend=True, resume_at=None, mark_maybe=True)
+        yield from advance(run, change, evidence=(_evidence(answer),))
         return True
     if not 200 <= answer.status < 300 or answer.body_state is not BodyState.WHOLE:
-        hint = poll_hint(answer, {}, now=now)
+        hint = poll_hint(answer, json_of(answer), now=now)
         yield from _keep_looking(run, handle, policy, hint, f"HTTP {answer.status}")
         return True
-    reading = read_job(answer, handle, policy, now=now)
-    if reading.status == "running":
-        yield from _running(run, _moved_on(handle, answer), policy, reading)
+    try:
+        reading = read_job(answer, handle, policy, now=now)
+    except Exception as error:  # noqa: BLE001  the user's own adapter
+        hint = poll_hint(answer, json_of(answer), now=now)
+        yield from _keep_looking(run, handle, policy, hint, f"the tool's adapter raised {type(error).__name__}")
         return True
-    return (yield from _ended(run, handle, policy, reading, answer, credential))
+    if reading.status == "running":
+        seen = dataclasses.replace(_moved_on(run, handle, answer), progress=reading.progress, message=reading.message)
+        yield from _keep_looking(run, seen, policy, reading.poll_after, None)
+        return True
+    yield from _ended(run, handle, policy, reading, answer, credential)
+    return not run.interrupted
 
 
-def _moved_on(handle: Handle, answer: Answer) -> Handle:
-    """A running job may name a new place to ask."""
-    told = answer.header("Operation-Location") or (answer.header("Location") if answer.status == 202 else None)
-    url = resolve(answer.url or handle.url or "", told) if told else None
-    return handle if url is None else dataclasses.replace(handle, url=url)
-
-
-def _running(run: Run, handle: Handle, policy: PollPolicy, reading: JobReading) -> Steps[None]:
-    seen = dataclasses.replace(handle, progress=reading.progress, message=reading.message)
-    yield from _keep_looking(run, seen, policy, reading.poll_after, None)
+def _moved_on(run: Run, handle: Handle, answer: Answer) -> Handle:
+    """A running job may name a new place to ask, where that may be asked."""
+    location = answer.header("Location") if answer.status == 202 else None
+    place = answer.header("Operation-Location") or answer.header("Azure-AsyncOperation") or location
+    url = resolve(answer.url or handle.url or "", place) if place else None
+    if url is None or not may_ask(url, target_of(run), run.tool.contract.polling):
+        return handle
+    return dataclasses.replace(handle, url=url)
 
 
 def _keep_looking(run: Run, handle: Handle, policy: PollPolicy, hint: float | None, trouble: str | None) -> Steps[None]:
+    evidence = () if trouble is None else (NewEvidence(kind="poll", detail=trouble),)
+    yield from _later(run, dataclasses.replace(handle, polls=handle.polls + 1), policy, hint, evidence)
+    if run.operation.state is State.ACCEPTED:
+        yield from say(run, handle_of(run.operation), "running")
+
+
+def _later(
+    run: Run, handle: Handle, policy: PollPolicy, hint: float | None, evidence: tuple[NewEvidence, ...] = ()
+) -> Steps[None]:
+    """Write when the job is looked at next, and what was seen of it."""
     now = yield from ask(Now())
     random = yield from ask(Random())
     wait, plain = next_wait(handle, policy, hint, random)
-    seen = dataclasses.replace(handle, polls=handle.polls + 1, wait=plain)
-    evidence = () if trouble is None else (NewEvidence(kind="poll", detail=trouble),)
-    change = Change(state=State.ACCEPTED, handle=written(seen), resume_at=now + wait)
+    seen = dataclasses.replace(handle, wait=plain, not_before=None if hint is None else now + hint)
+    end_at = end_of(handle, policy, run.patience)
+    moment = now + wait if hint is not None or not now < end_at < now + wait else end_at  # a last look at the bound
+    change = Change(state=State.ACCEPTED, handle=written(seen), resume_at=moment)
     yield from advance(run, change, evidence=evidence)
-    if run.on_progress is not None and run.operation.state is State.ACCEPTED:
-        yield from ask(Tell(run.on_progress, progress_of(run, seen, now)))
-
-
-def progress_of(run: Run, handle: Handle, now: float) -> JobProgress:
-    """Return what the last look at a job said."""
-    return JobProgress(
-        step=run.operation.label,
-        job_id=handle.job_id,
-        status_url=handle.url,
-        percent=handle.progress,
-        message=handle.message,
-        polls=handle.polls,
-        elapsed=now - handle.started_at,
-        next_poll_at=run.operation.resume_at or now,
-    )
-
-
-def _gone(run: Run, answer: Answer) -> Steps[None]:
-    change = Change(state=State.UNKNOWN, reason=Reason.JOB_GONE, no_resend=True, resume_at=None, mark_maybe=True)
-    yield from advance(run, change, evidence=(_evidence(answer),))
 
 
 def _evidence(answer: Answer) -> NewEvidence:
@@ -288,24 +251,39 @@ def _evidence(answer: Answer) -> NewEvidence:
 
 def _ended(  # noqa: PLR0917  what is at hand when a job ends
     run: Run, handle: Handle, policy: PollPolicy, reading: JobReading, answer: Answer, credential: Credential
-) -> Steps[bool]:
-    """Write a job's end; a result that stands elsewhere is fetched first, and looked for again if it can't be."""
-    if reading.status in {"succeeded", "completed_with_errors"} and not reading.has_result:
+) -> Steps[None]:
+    """Write a job's end; a result that stands elsewhere is fetched first, and asked for again if it can't be now."""
+    body = answer.body if reading.is_result else None
+    missing = False
+    if reading.status in GOOD and body is None and not reading.has_result:
         place = result_place(run, handle, reading)
+        missing = place is None and reading.result_url is not None
         if place is not None:
             fetched = yield from look(run, place, credential)
-            if not isinstance(fetched, Answer) or not 200 <= fetched.status < 300:
+            if isinstance(fetched, SendFailure) and fetched.interrupted:
+                run.interrupted = True
+                return
+            body = _body_of(fetched)
+            missing = body is None and _cannot_be_had(fetched)
+            if body is None and not missing:
                 yield from _keep_looking(run, handle, policy, None, "the result could not be fetched")
-                return True
-            yield from advance(run, ended(reading, handle, run.tool, fetched.body), evidence=(_evidence(answer),))
-            return True
-    yield from advance(run, ended(reading, handle, run.tool, None), evidence=(_evidence(answer),))
-    return True
+                return
+    if (yield from end(run, reading, ended(reading, handle, run.tool, body, missing=missing), _evidence(answer))):
+        yield from say(run, handle_of(run.operation), reading.status)
+
+
+def _body_of(fetched: Answer | SendFailure) -> bytes | None:
+    whole = isinstance(fetched, Answer) and fetched.body_state is BodyState.WHOLE
+    return fetched.body if isinstance(fetched, Answer) and whole and 200 <= fetched.status < 300 else None
+
+
+def _cannot_be_had(fetched: Answer | SendFailure) -> bool:
+    return isinstance(fetched, Answer) and 400 <= fetched.status < 500 and fetched.status not in SOON
 
 
 def result_place(run: Run, handle: Handle, reading: JobReading) -> str | None:
     """Return where the result of an ended job stands, where its end does not hold it; only on the tool's origin."""
-    url = reading.result_url
+    url = reading.result_url or handle.result_url
     request = run.operation.request
     put = request is not None and request.method in {"PUT", "PATCH"}
     if url is None and put and handle.protocol in {"operation-location", "azure-async"}:
@@ -314,40 +292,3 @@ def result_place(run: Run, handle: Handle, reading: JobReading) -> str | None:
         return None
     absolute = resolve(handle.url or target_of(run), url)
     return absolute if absolute is not None and same_origin(absolute, target_of(run)) else None
-
-
-def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None) -> Change:
-    """Return what to write about a job that ended; ``body`` is its result where that was fetched."""
-    kept = dataclasses.replace(handle, counts=reading.counts, errors_url=reading.errors_url, message=reading.message)
-    if reading.status in {"failed", "cancelled"}:
-        said = {"status": reading.status, "error": reading.error, "message": reading.message}
-        return Change(
-            state=State.FAILED,
-            reason=Reason.JOB_ENDED,
-            effect=Effect(tool.contract.polling.failed_effect),
-            resume_at=None,
-            handle=written(kept),
-            error=_json({name: value for name, value in said.items() if value is not None}),
-        )
-    result = body if body is not None else _result_text(reading)
-    state = read_result(result, BodyState.WHOLE, tool).state
-    if body is None and not reading.has_result and reading.nothing_said:
-        state = ResultState.MISSING
-    return Change(
-        state=State.SUCCEEDED,
-        reason=Reason.JOB_ENDED,
-        partial=reading.status == "completed_with_errors",
-        resume_at=None,
-        handle=written(kept),
-        error=_json({"errors": reading.error}) if reading.error is not None else None,
-        result=result,
-        result_state=state,
-    )
-
-
-def _result_text(reading: JobReading) -> bytes:
-    return _json(reading.result) if reading.has_result else b""
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")

@@ -194,7 +194,7 @@ def _not_reserved(desk: Desk, calls: list[tuple[Call, Place]], outcome: WriteOut
         )
         raise UnsettledStep(msg, key=holder.key, blocking=holder.label, blocking_session=holder.session_id, **ids)
     desk.report.replayed.append(place.label)
-    return outcome_of(holder, call.tool, place.label, source="ledger")
+    return outcome_of(holder, call.tool, place.label, source="ledger", words=desk.words)
 
 
 def refuse_unawaited(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
 from agent_runtime._core.effects import Acquire, Credential, NewId, NoCredential, Now, Persist, Random, Sleep, ask
@@ -15,6 +15,7 @@ from agent_runtime.errors import EntryRefused, LeaseLost
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent_runtime._core.desk import FollowMode
     from agent_runtime._core.effects import Steps
     from agent_runtime._core.tokens import Subject
     from agent_runtime._model import NewAttempt, NewEvidence, OperationRecord
@@ -43,8 +44,11 @@ class Run:
         stay: why nothing more can be done about an unknown operation.
         interrupted: the caller was interrupted while a request was out.
         sent, resent, looked_up: what this run did.
-        follow: of an accepted job: ``wait`` for its end, look ``once``, or ``detach`` from it at once.
-        polls: looks at the job by this run; on_progress: hears of each.
+        follow: how an accepted job is followed, as `Following` says it.
+        patience: moment until which a job is waited for beyond its bound (UTC epoch seconds); set from seconds.
+        polls: looks at the job by this run, made or tried; on_progress: hears of each.
+        announced: it has heard of the job.
+        no_stream: the job's stream broke, or there is none to be had.
     """
 
     operation: OperationRecord
@@ -66,9 +70,12 @@ class Run:
     sent: bool = False
     resent: bool = False
     looked_up: bool = False
-    follow: Literal["wait", "once", "detach"] = "wait"
+    follow: FollowMode = "wait"
+    patience: float = 0.0
     polls: int = 0
     on_progress: Callable[[Any], Any] | None = None
+    announced: bool = False
+    no_stream: bool = False
 
     @property
     def spent(self) -> bool:

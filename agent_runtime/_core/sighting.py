@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.attempt import attempt, send
 from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
-from agent_runtime._core.conclude import error_of, handle_text, kept_headers
+from agent_runtime._core.conclude import error_of, kept_headers
 from agent_runtime._core.effects import Credential, NoCredential, Now, Random, ask
+from agent_runtime._core.handles import written
 from agent_runtime._core.lookup import Seen, Sight, lookup_request, read_lookup
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of, stop_for_auth, wait_until
 from agent_runtime._core.settle import absence_counts_from, absence_is_proven, expired
@@ -50,7 +51,7 @@ def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[tuple[Si
         return Sight(seen=Seen.NOTHING), seen, result.interrupted
     if result.status == 401 and not run.refreshed and shown.token_id:
         run.rejected = shown.token_id
-    sight = read_lookup(result, lookup, run.tool, now=now)
+    sight = read_lookup(result, lookup, run.tool, now=now, request=run.operation.request)
     if sight.seen is Seen.ABSENT and lookup.confirm is not None:
         return (yield from _see(run, lookup.confirm, credential))
     return sight, _evidence(result, sight), False
@@ -129,7 +130,7 @@ def _accepted(sight: Sight) -> Change:
         reason=None,
         resume_at=None,
         error=None,
-        handle=handle_text(sight.handle),
+        handle=written(sight.handle),
         result=sight.body,
         result_status=sight.status,
     )

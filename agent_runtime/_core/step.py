@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from agent_runtime._core.attempt import attempt
 from agent_runtime._core.conclude import interrupted
 from agent_runtime._core.effects import Now, ask
+from agent_runtime._core.job_news import told
+from agent_runtime._core.polling import follow
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of, wait_until
 from agent_runtime._core.settle import Move, expired, next_move
 from agent_runtime._core.sighting import look_up
@@ -32,6 +34,7 @@ def perform(run: Run) -> Steps[None]:
     """
     now = yield from ask(Now())
     run.deadline = now + seconds_of(run.tool.contract.timeouts.step)
+    run.patience = now + run.patience if run.patience else 0.0
     going = True
     while going and not run.interrupted and run.operation.state not in SETTLED:
         match run.operation.state:
@@ -41,6 +44,8 @@ def perform(run: Run) -> Steps[None]:
                 going = yield from _ready(run)
             case State.UNKNOWN:
                 going = yield from _unknown(run)
+            case State.ACCEPTED:
+                going = yield from follow(run)
             case _:
                 going = False
 
@@ -56,6 +61,8 @@ def _ready(run: Run) -> Steps[bool]:
 
 def _unknown(run: Run) -> Steps[bool]:
     """Settle an operation that may have been applied; False = nothing more can be known now."""
+    if run.tool.contract.polling.source is not None and (yield from told(run)):
+        return True
     now = yield from ask(Now())
     same_token = run.token_id is not None and run.rejected is None and not run.token_changed
     contract = run.tool.contract

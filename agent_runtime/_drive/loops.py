@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agent_runtime._core.effects import (
     Acquire,
     Boottime,
+    CloseStream,
     Effect,
     Invoke,
     Job,
     LeaseHeld,
     Load,
     NewId,
+    NextEvent,
     NoCredential,
     Now,
     Obtain,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
     from agent_runtime._drive.world import World
     from agent_runtime._http import AsyncHttpSender, HttpSender
-    from agent_runtime._model import Returned
+    from agent_runtime._model import Returned, ServerEvent
     from agent_runtime.ledger import Lease
 
 T = TypeVar("T")
@@ -145,6 +147,8 @@ class Driver(_Loop):
             case Tell():
                 effect.listener(effect.seen)
                 return None, None
+            case NextEvent() | CloseStream():
+                return self._read(effect), None
             case Sleep():
                 self.world.clock.sleep(effect.seconds)
                 return None, None
@@ -176,6 +180,12 @@ class Driver(_Loop):
             deadline=send.deadline,
             body_limit=send.body_limit,
         )
+
+    def _read(self, effect: NextEvent | CloseStream) -> ServerEvent | None:
+        if isinstance(effect, NextEvent):
+            return self.sender.next_event(effect.stream)
+        self.sender.close_stream(effect.stream)
+        return None
 
     def _invoke(self, invoke: Invoke, session_id: str) -> tuple[Returned | Raised, BaseException | None]:
         try:
@@ -273,10 +283,10 @@ class AsyncDriver(_Loop):
             case Invoke():
                 return await self._invoke(effect, session_id)
             case Tell():
-                heard = effect.listener(effect.seen)
-                if inspect.isawaitable(heard):
-                    await heard
+                await self._tell(effect)
                 return None, None
+            case NextEvent() | CloseStream():
+                return await self._read(effect), None
             case Sleep():
                 await self.world.clock.sleep_async(effect.seconds)
                 return None, None
@@ -309,6 +319,17 @@ class AsyncDriver(_Loop):
             deadline=send.deadline,
             body_limit=send.body_limit,
         )
+
+    async def _tell(self, tell: Tell) -> None:
+        heard = tell.listener(tell.seen)
+        if inspect.isawaitable(heard):
+            await heard
+
+    async def _read(self, effect: NextEvent | CloseStream) -> ServerEvent | None:
+        if isinstance(effect, NextEvent):
+            return await self.sender.next_event(effect.stream)
+        await self.sender.close_stream(effect.stream)
+        return None
 
     async def _invoke(self, invoke: Invoke, session_id: str) -> tuple[Returned | Raised, BaseException | None]:
         try:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from agent_runtime._http import _quiet
 from agent_runtime._http._clients import OwnAsyncClient, OwnClient, library_of
 from agent_runtime._http._deadline import guard, until
+from agent_runtime._http._events import AsyncEvents, Events
 from agent_runtime._http._exchange import Exchange
 from agent_runtime._model import Answer
 
 if TYPE_CHECKING:
+    from agent_runtime._core.effects import EventStream
     from agent_runtime._http._body import Body
-    from agent_runtime._model import Headers, Request, SendFailure
+    from agent_runtime._model import Headers, Request, SendFailure, ServerEvent
 
 
 FAULTS_OF_SETUP = (AssertionError, TypeError, AttributeError, NameError, NotImplementedError)
@@ -104,6 +106,19 @@ class HttpSender:
             body.cut()
         return _answer(head, body)
 
+    def next_event(self, stream: EventStream) -> ServerEvent | None:
+        """Return the next event of a stream, opening it first; None = it is over, ``stream.problem`` says why."""
+        if stream.live is None:
+            client = self._own.get() if self._client is None else self._client
+            stream.live = Events(client, self._library, stream)
+        live: Events = stream.live
+        return live.next()
+
+    def close_stream(self, stream: EventStream) -> None:
+        """Let go of a stream's connection."""
+        if stream.live is not None:
+            stream.live.close()
+
     def close(self) -> None:
         """Close the client that was made here; the user's own stays open."""
         self._own.close()
@@ -164,6 +179,19 @@ class AsyncHttpSender:
         except Exception:  # noqa: BLE001 - whatever ended it, the status line was seen
             body.cut()
         return _answer(head, body)
+
+    async def next_event(self, stream: EventStream) -> ServerEvent | None:
+        """Return the next event of a stream, opening it first; see `HttpSender.next_event`."""
+        if stream.live is None:
+            client = self._own.get() if self._client is None else self._client
+            stream.live = AsyncEvents(client, self._library, stream)
+        live: AsyncEvents = stream.live
+        return await live.next()
+
+    async def close_stream(self, stream: EventStream) -> None:
+        """Let go of a stream's connection."""
+        if stream.live is not None:
+            await stream.live.close()
 
     async def close(self) -> None:
         """Close the running loop's client that was made here; the user's own stays open."""

@@ -1,12 +1,24 @@
 """Frozen values that cross layers; nothing in them does I/O."""
 
-from agent_runtime._model.http import Answer, BodyState, Handle, Headers, Raised, Request, Returned, SendFailure
+from agent_runtime._model.events import CallbackEvent
+from agent_runtime._model.http import (
+    Answer,
+    BodyState,
+    Handle,
+    Headers,
+    Raised,
+    Request,
+    Returned,
+    SendFailure,
+    ServerEvent,
+)
 from agent_runtime._model.outcome import Outcome, Source, ToolResult
 from agent_runtime._model.records import (
     AttemptRecord,
     EvidenceRecord,
     Loaded,
     OperationRecord,
+    RunningJob,
     SessionRecord,
     StepRecord,
     ValueRecord,
@@ -38,6 +50,7 @@ __all__ = [
     "Answer",
     "AttemptRecord",
     "BodyState",
+    "CallbackEvent",
     "Change",
     "Deliver",
     "Effect",
@@ -60,7 +73,9 @@ __all__ = [
     "Reserve",
     "ResultState",
     "Returned",
+    "RunningJob",
     "SendFailure",
+    "ServerEvent",
     "SessionRecord",
     "SessionState",
     "Source",

@@ -114,9 +114,11 @@ class Handle:
         poll_after: seconds until the first poll, as the tool said, or None.
         estimated: seconds that the job is said to take, or None.
         polls: looks at the job so far; ``wait``: seconds before the last of them.
+        not_before: the tool asked not to be looked at before this moment (UTC epoch seconds), or None.
         detached: nobody waits for it; it blocks nothing.
         progress, message: what the last look said.
         counts, errors_url: of a job done in part.
+        result_url: where the result will stand, if the start told that beside the status URL.
         stream: URL of its server-sent events, or None.
     """
 
@@ -128,9 +130,20 @@ class Handle:
     estimated: float | None = None
     polls: int = 0
     wait: float = 0.0
+    not_before: float | None = None
     detached: bool = False
     progress: float | None = None
     message: str | None = None
     counts: Mapping[str, Any] | None = None
     errors_url: str | None = None
+    result_url: str | None = None
     stream: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEvent:
+    """One event of a stream of server-sent events."""
+
+    data: str
+    event: str = ""
+    id: str = ""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from agent_runtime._model.words import for_model
+from agent_runtime._model.words import Sentence, for_model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_runtime._model.states import Effect, Reason, ResultState, State, Status
 
 T = TypeVar("T")
@@ -51,6 +53,10 @@ class Outcome:
         kind: of a pending one: ``job``, ``parked``, ``approval`` or ``auth``.
         operation_id: what ``runtime.decide`` takes.
         blocking: of one that was not started, the label of the unsettled step in the way.
+        job_id, status_url, started_at, progress: of a job; UTC epoch seconds, per cent.
+        counts, errors_url: of a job done in part; ``session.errors`` fetches what is behind the URL.
+        message: why it stands so, in English.
+        why, words: the same by the names of its sentences, and sentences for a model that replace the English ones.
     """
 
     status: Status
@@ -75,7 +81,13 @@ class Outcome:
     job_id: str | None = None
     status_url: str | None = None
     blocking: str | None = None
+    started_at: float | None = None
+    progress: float | None = None
+    counts: Mapping[str, Any] | None = None
+    errors_url: str | None = None
     message: str = ""
+    why: tuple[Sentence, ...] = field(default=(), repr=False)
+    words: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def done(self) -> bool:
@@ -87,6 +99,10 @@ class Outcome:
         """Whether the step succeeded whole, with a result that can be used."""
         return self.status == "succeeded" and self.result_state in {None, "ok"}
 
-    def for_model(self) -> dict[str, Any]:
-        """Return the outcome in words for a model: plain JSON values, no secrets, the tool's own text marked."""
-        return for_model(self)
+    def for_model(self, words: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return the outcome in words for a model: plain JSON values, no secrets, the tool's own text marked.
+
+        ``words``: sentences in place of the English ones, by the names in ``agent_runtime.WORDS``; else those that the
+        runtime was given.
+        """
+        return for_model(self, words)

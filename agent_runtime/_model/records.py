@@ -162,6 +162,14 @@ class EvidenceRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """An accepted operation with its session."""
+
+    operation: OperationRecord
+    session: SessionRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """All of one session, read in one transaction. ``now`` is the database's clock (UTC epoch seconds)."""
 

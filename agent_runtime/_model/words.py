@@ -1,16 +1,22 @@
 """An outcome in words for a model: what happened, what did not, what to do next.
 
-A pending outcome never holds a result. The tool's own text is quoted, cut and marked as untrusted.
+A pending outcome never holds a result. The tool's own text is quoted, cut and marked as untrusted. Every sentence
+stands in `ENGLISH` under a name, and can be replaced or translated: ``Runtime(words={"pending.happened": ...})``.
 """
 
 from __future__ import annotations
 
 import json
+import string
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._model.states import Effect, ResultState, Status
+from agent_runtime._model.states import Effect, Reason, ResultState, State, Status
+from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_runtime._model.outcome import Outcome
 
 PREVIEW: Final = 4096
@@ -29,7 +35,7 @@ SAYS: Final[dict[Status, tuple[str, str]]] = {
     ),
     Status.TIMED_OUT: (
         "The job was started and is NOT finished; waiting for it has ended, the job has not.",
-        "Do not report success or failure. Check the job later by its id.",
+        "Do not report success or failure, and do not start it again. Check the job later by its id.",
     ),
     Status.UNKNOWN: (
         "It is NOT KNOWN whether the call took effect.",
@@ -38,7 +44,6 @@ SAYS: Final[dict[Status, tuple[str, str]]] = {
     Status.NOT_STARTED: ("The call was NOT started; nothing was sent.", "Do not report success."),
     Status.CANCELLED: ("The call was cancelled.", "Nothing took effect; go on without it."),
 }
-
 
 NOT_STARTED: Final = {
     "unsettled": (
@@ -50,41 +55,155 @@ NOT_STARTED: Final = {
 }
 """Advice for a call that was not started, by reason."""
 
+BECAUSE: Final = {
+    Reason.LOST_ANSWER: "The request may have arrived and no usable answer came.",
+    Reason.INTERRUPTED: "The worker ended while the request was out.",
+    Reason.SERVER_ERROR: "The tool answered with a server error, which proves nothing about the effect.",
+    Reason.IN_PROGRESS: "The tool says that a request under this key is still running.",
+    Reason.REDIRECTED: "The tool answered with a redirect that proves nothing about the effect.",
+    Reason.REFUSED_LATER: "A later attempt was refused, which proves nothing about the earlier one.",
+    Reason.KEY_CONFLICT: "The tool's answer belongs to another request under this key.",
+    Reason.EXCEPTION: "The function raised an exception that does not say whether its effect happened.",
+    Reason.RETRY_AFTER: "No attempt was applied, and the tool cannot take it now.",
+    Reason.AUTH: "No attempt was applied; new proof of identity is wanted.",
+    Reason.APPROVAL: "Nothing was sent; a person has to approve it.",
+    Reason.REFUSED: "The tool refused it.",
+    Reason.STORED: "This is the tool's stored end for the key; the way on is session.reissue().",
+    Reason.HALF_DONE: "The tool stopped in the middle and says that part of it is done.",
+    Reason.EXPIRED: "Its expires_at passed before an attempt took effect.",
+    Reason.BUDGET: "Its attempts are used up; it changes nothing, so nothing was changed.",
+    Reason.DECIDED: "A person decided so.",
+    Reason.LOOKED_UP: "A look-up at the tool says so.",
+    Reason.CALLER: "The caller cancelled it.",
+    Reason.JOB_ENDED: "The tool's job ended so.",
+    Reason.JOB_GONE: "The tool does not know the job any more.",
+    Reason.POLL_BOUND: "The time for following its job is over; the job itself is not.",
+    Reason.CALLBACK: "The tool said so in a callback.",
+}
+"""Why an operation stands where it stands."""
 
-def for_model(outcome: Outcome) -> dict[str, Any]:
+OTHER: Final = {
+    "effect.none": "Nothing took effect.",
+    "effect.possible": "Part of it may have taken effect.",
+    "because.stored_error": (
+        "This is the tool's stored end for the key, a server error that proves nothing about the effect."
+    ),
+    "accepted": "The tool accepted it and works on it.",
+    "unusable": "The result cannot be used: {problem}.",
+    "stays": "It is not sent again now: {why}.",
+    "job_stays": "Nobody looks at its job now: {why}.",
+    "diverged": "The ledger has another call here: {tool} with other arguments.",
+    "unsettled": "{blocking} is not settled yet, so nothing else is written on this branch.",
+    "result_unusable.happened": "The call took effect, but its result is {state} and cannot be used.",
+    "result_unusable.advice": "Do not call it again: it took effect. Work without the result or ask a person.",
+    "errors.advice": "session.errors(step) fetches what failed.",
+    "jobs.none": "No job is running.",
+    "jobs.some": (
+        "{count} job(s) were STARTED earlier and are NOT finished. Do not start them again and do not report them as "
+        "done; check them by their step."
+    ),
+}
+
+ENGLISH: Final[Mapping[str, str]] = MappingProxyType(
+    {f"{status}.happened": said[0] for status, said in SAYS.items()}
+    | {f"{status}.advice": said[1] for status, said in SAYS.items()}
+    | {f"not_started.{reason}": said for reason, said in NOT_STARTED.items()}
+    | {f"because.{reason}": said for reason, said in BECAUSE.items()}
+    | OTHER
+)
+"""All sentences by name; ``{name}`` stands for what is filled in."""
+
+Sentence = tuple[str, tuple[tuple[str, str], ...]]
+"""Name of a sentence, and what is filled into it."""
+
+
+def checked_words(words: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return sentences that stand for the English ones, or raise `ConfigError`."""
+    for name, said in (words or {}).items():
+        if name not in ENGLISH:
+            msg = f"words has {name!r}, and there is no such sentence; agent_runtime.WORDS lists them all"
+            raise ConfigError(msg)
+        try:
+            wanted, has = _fields(ENGLISH[name]), _fields(said)
+        except (ValueError, TypeError):
+            wanted, has = _fields(ENGLISH[name]), {"a brace without its name"}
+        if not has <= wanted:
+            msg = f"words[{name!r}] fills in {sorted(has - wanted)}; known there are {sorted(wanted)}"
+            raise ConfigError(msg)
+    return words
+
+
+def _fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+
+
+def say(words: Mapping[str, str] | None, name: str, **fills: str) -> str:
+    """Return a sentence in the words given, or in English where they have none."""
+    template = (words or ENGLISH).get(name) or ENGLISH[name]
+    return template.format(**fills) if fills else template
+
+
+def sentences(words: Mapping[str, str] | None, said: tuple[Sentence, ...]) -> str:
+    """Return sentences one after another."""
+    return " ".join(say(words, name, **dict(fills)) for name, fills in said)
+
+
+def why_of(
+    state: State, reason: Reason | None, effect: Effect | None, *, unusable: str = "", stay: str = ""
+) -> tuple[Sentence, ...]:
+    """Return what is said of where an operation stands.
+
+    Args:
+        state: of the operation.
+        reason: of its state, or None.
+        effect: of a failed one.
+        unusable: why its result cannot be used.
+        stay: why nothing more can be done about it.
+    """
+    said: list[Sentence] = []
+    if reason is Reason.STORED and effect is Effect.POSSIBLE:
+        said.append(("because.stored_error", ()))
+    elif reason is not None:
+        said.append((f"because.{reason}", ()))
+    if state is State.ACCEPTED:
+        said.append(("accepted", ()))
+    if unusable:
+        said.append(("unusable", (("problem", unusable),)))
+    if stay:
+        said.append(("job_stays" if state is State.ACCEPTED else "stays", (("why", stay),)))
+    return tuple(said)
+
+
+def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return an outcome as plain JSON values for a model."""
-    happened, advice = SAYS[outcome.status]
+    words = words if words is not None else outcome.words
+    happened, advice = say(words, f"{outcome.status}.happened"), say(words, f"{outcome.status}.advice")
     if outcome.status is Status.FAILED:
-        happened += _effect(outcome)
-    elif outcome.status is Status.NOT_STARTED:
-        advice = NOT_STARTED.get(str(outcome.reason), advice)
+        happened += " " + say(words, f"effect.{outcome.effect or Effect.NONE}")
+    elif outcome.status is Status.NOT_STARTED and f"not_started.{outcome.reason}" in ENGLISH:
+        advice = say(words, f"not_started.{outcome.reason}")
+    if outcome.errors_url is not None:
+        advice += " " + say(words, "errors.advice")
     if outcome.result_state not in {None, ResultState.OK}:
-        happened, advice = (
-            f"The call took effect, but its result is {outcome.result_state} and cannot be used.",
-            "Do not call it again: it took effect. Work without the result or ask a person.",
-        )
+        happened = say(words, "result_unusable.happened", state=str(outcome.result_state))
+        advice = say(words, "result_unusable.advice")
+    why = sentences(words, outcome.why) if outcome.why else outcome.message
     said: dict[str, Any] = {
         "status": str(outcome.status),
         "done": outcome.done,
         "tool": outcome.tool,
         "step": outcome.step,
-        "message": f"{happened} {outcome.message} {advice}".replace("  ", " "),
+        "message": " ".join(part for part in (happened, why, advice) if part),
     }
-    for name in ("operation_id", "job_id", "status_url", "kind"):
+    for name in ("operation_id", "job_id", "status_url", "kind", "counts", "errors_url"):
         value = getattr(outcome, name)
         if value is not None:
-            said[name] = value
+            said[name] = dict(value) if name == "counts" else value
     if outcome.status in {Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS}:
         said.update(_result(outcome))
     elif outcome.error:
         said["tool_said_untrusted"] = _quote(outcome.error)
     return said
-
-
-def _effect(outcome: Outcome) -> str:
-    if outcome.effect is Effect.POSSIBLE:
-        return " Part of it may have taken effect."
-    return " Nothing took effect."
 
 
 def _result(outcome: Outcome) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agent_runtime._core import values
 from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
+from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import refuse_unawaited
 from agent_runtime._model import Outcome, SessionState, ToolResult
-from agent_runtime._session.shared import SessionBase
+from agent_runtime._session.session_jobs import AsyncSessionJobs, settling
+from agent_runtime._session.shared import logger
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.job_progress import JobProgress
     from agent_runtime._core.places import Place
     from agent_runtime._session.hold import Hold
     from agent_runtime._session.runtime import AsyncRuntime
@@ -54,7 +57,7 @@ class Opening:
         await self._session.__aexit__(kind, error, trace)
 
 
-class AsyncSession(SessionBase):
+class AsyncSession(AsyncSessionJobs):
     """One plan's life: calls of tools as durable, named steps.
 
     As a context manager it finishes the session if the block ends normally with nothing unsettled; by an exception it
@@ -108,6 +111,7 @@ class AsyncSession(SessionBase):
         expires_at: float | None = None,
         after_unknown: str | None = None,
         allow_partial: bool = False,
+        on_progress: Callable[[JobProgress], Any] | None = None,
     ) -> Coroutine[Any, Any, ToolResult[Any]]:
         """Call a tool as the next step and return its result; a recorded step returns at once, without a request.
 
@@ -119,13 +123,14 @@ class AsyncSession(SessionBase):
             expires_at: UTC epoch seconds after which no attempt begins.
             after_unknown: ``continue`` lets this call go on past another tool's unsettled step.
             allow_partial: return a result with errors in it instead of raising `PartialResult`.
+            on_progress: hears of each look at a job that the tool runs.
 
         Raises:
             StepError: what is known of the step; `StepFailed`, `StepUnknown`, `StepPending` and others.
             ConfigError: a call that cannot work; nothing was written or sent.
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
-        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown, Following("wait", on_progress))
         placed = self._placed(call)
         return self._watched(self._result(call, placed, allow_partial=allow_partial), placed)
 
@@ -138,10 +143,17 @@ class AsyncSession(SessionBase):
         key: str | None = None,
         expires_at: float | None = None,
         after_unknown: str | None = None,
+        detach: bool = False,
+        on_progress: Callable[[JobProgress], Any] | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
-        """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
+        """Call a tool as the next step and return what is known of it, whatever that is.
+
+        Args as in `call`, and ``detach``: a job is started and left to itself at once. It blocks nothing; `check` looks
+        at it, ``runtime.jobs()`` lists it.
+        """
         try:
-            call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+            following = Following("detach" if detach else "wait", on_progress)
+            call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         except ArgumentsRefused as error:
             return _known(self._as_outcome(error, tool))
         placed = self._placed(call)
@@ -195,7 +207,9 @@ class AsyncSession(SessionBase):
             async with self._locked(operation.id):
                 with self._warned():
                     now = self._hold.desk.book.operations[operation.id]
-                    outcomes.append(await self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
+                    outcomes.append(
+                        await self._drive(work(self._hold.desk, tool, now, label, settling(now), delivers=False))
+                    )
         return outcomes
 
     async def reissue(self, step: str, *, effect_possible: bool = False) -> ToolResult[Any]:
@@ -243,6 +257,7 @@ class AsyncSession(SessionBase):
         lease = self._closing()
         if lease is not None:
             await self._drive(_one(Job(lambda ledger: ledger.release(lease))))
+            await self._tell()
 
     async def __aenter__(self) -> Self:
         return self
@@ -321,6 +336,15 @@ class AsyncSession(SessionBase):
         left = list(self._hold.unstarted.values())
         self._hold.unstarted.clear()
         await self._drive(refuse_unawaited(self._hold.desk, left))
+
+    async def _tell(self) -> None:
+        """Let ``on_attention`` hear of open matters; a listener that fails is told again the next time."""
+        if self._hold.settings.on_attention is None:
+            return
+        try:
+            await self._hold.settings.notify()
+        except Exception:  # noqa: BLE001  it is logged with its trace, and the session is closed either way
+            logger.exception("on_attention failed; what it was told is told again")
 
     async def _close_quietly(self, *, raising: bool) -> None:
         """Release the lease without hiding the exception that ends the block."""

@@ -74,6 +74,7 @@ def hold(
         fence=record.fence if claim.lease is None else claim.lease.fence,
         body_limit=settings.body_limit,
         secret=settings.key_secret,
+        words=settings.words,
         subject=subject_of(record, settings.actor, actor, subject_token),
     )
     if reissue_failed:

@@ -11,6 +11,7 @@ from agent_runtime._model import SessionState
 from agent_runtime._session.async_session import AsyncSession, Opening
 from agent_runtime._session.hold import hold
 from agent_runtime._session.runtime_base import RuntimeBase, give_back, one
+from agent_runtime._session.runtime_jobs import AsyncRuntimeJobs, RuntimeJobs
 from agent_runtime._session.session import Session
 from agent_runtime.config import defaults
 from agent_runtime.errors import ConfigError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Runtime(RuntimeBase):
+class Runtime(RuntimeJobs, RuntimeBase):
     """A ledger, tools and credentials, for blocking code.
 
     Args:
@@ -41,6 +42,7 @@ class Runtime(RuntimeBase):
         token_key: Fernet key, or the path of a file that holds one, that refresh tokens are kept under; else the
             environment's ``AGENT_RUNTIME_TOKEN_KEY`` or ``AGENT_RUNTIME_TOKEN_KEY_FILE``.
         after_unknown: ``continue`` lets other tools' writes go on past an unsettled step.
+        on_attention: hears of each unknown, contradicted, timed-out or stalled step at least once.
         body_limit: longest answer body, in bytes.
         lease: seconds for which a session stays taken after its worker was last heard of.
         migrate: ``auto`` makes and migrates the tables; ``check`` only looks.
@@ -114,10 +116,6 @@ class Runtime(RuntimeBase):
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
         return self._drive(one(self._sessions(state)))
 
-    def attention(self) -> list[OperationRecord]:
-        """List operations that nobody but a person or new evidence can settle, oldest first."""
-        return self._drive(one(self._attention()))
-
     def explain(self, name: str) -> StepTable:
         """Return a session's steps with what a resume would do about each; takes no lease, sends nothing."""
         return self._table(self._drive(one(self._read(name))), name)
@@ -180,7 +178,7 @@ class Runtime(RuntimeBase):
         return self._driver.drive(steps, None)
 
 
-class AsyncRuntime(RuntimeBase):
+class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
     """A ledger, tools and credentials, for asyncio; the same settings as `Runtime`, ``client`` an AsyncClient."""
 
     _is_async = True
@@ -242,10 +240,6 @@ class AsyncRuntime(RuntimeBase):
     async def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
         return await self._drive(one(self._sessions(state)))
-
-    async def attention(self) -> list[OperationRecord]:
-        """List operations that nobody but a person or new evidence can settle, oldest first."""
-        return await self._drive(one(self._attention()))
 
     async def explain(self, name: str) -> StepTable:
         """Return a session's steps with what a resume would do about each; takes no lease, sends nothing."""

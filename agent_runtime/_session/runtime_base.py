@@ -8,6 +8,7 @@ from agent_runtime._core.effects import Effect, Job
 from agent_runtime._drive import World
 from agent_runtime._drive.tokens import TokenStore
 from agent_runtime._model import SessionState
+from agent_runtime._model.words import checked_words
 from agent_runtime._oauth import seal_of
 from agent_runtime._session.hold import check_session_alias, input_digest
 from agent_runtime._session.opening import opening
@@ -18,12 +19,13 @@ from agent_runtime.errors import ConfigError, SessionNotFound
 from agent_runtime.ledger import SqlLedger, current_owner, open_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
+    from agent_runtime._core.attention import Attention
     from agent_runtime._core.effects import Steps
     from agent_runtime._drive import Clock, Probe
-    from agent_runtime._model import Loaded, OperationRecord, SessionRecord
+    from agent_runtime._model import Loaded, RunningJob, SessionRecord
     from agent_runtime._oauth import TokenKey
     from agent_runtime._session.table import StepTable
     from agent_runtime.config import AnyTool, Auth
@@ -49,6 +51,8 @@ class RuntimeBase:
         key_secret: bytes | None = None,
         token_key: TokenKey | None = None,
         after_unknown: Literal["block", "continue"] = "block",
+        on_attention: Callable[[Attention], Any] | AnyTool | str | None = None,
+        words: Mapping[str, str] | None = None,
         body_limit: int = defaults.BODY_LIMIT,
         lease: float = defaults.LEASE,
         migrate: Literal["auto", "check"] = "auto",
@@ -81,15 +85,22 @@ class RuntimeBase:
                 key_secret=key_secret,
                 body_limit=body_limit,
                 after_unknown=after_unknown,
+                on_attention=on_attention,
+                words=checked_words(words),
             )
             self._settings.register(tools, stacklevel=3)
             self._make_driver(client)
+            self._settings.notify = self.notify
         except BaseException:
             if self._own_ledger is not None:
                 self._own_ledger.close()
             raise
 
     def _make_driver(self, client: Any) -> None:
+        raise NotImplementedError
+
+    def notify(self) -> Any:
+        """Tell ``on_attention`` of each open matter that nobody has heard of yet."""
         raise NotImplementedError
 
     def register(self, *tools: AnyTool) -> None:
@@ -166,8 +177,8 @@ class RuntimeBase:
         wanted = None if state is None else SessionState(state)
         return Job(lambda ledger: ledger.sessions(tenant=self._settings.tenant, state=wanted))
 
-    def _attention(self) -> Job[list[OperationRecord]]:
-        return Job(lambda ledger: ledger.attention(tenant=self._settings.tenant))
+    def _jobs(self) -> Job[list[RunningJob]]:
+        return Job(lambda ledger: ledger.jobs(tenant=self._settings.tenant))
 
 
 def one(effect: Effect[R]) -> Steps[R]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agent_runtime._core import values
 from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
+from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
 from agent_runtime._core.reissue import reissue
 from agent_runtime._model import Outcome, SessionState, ToolResult
-from agent_runtime._session.shared import SessionBase
+from agent_runtime._session.session_jobs import SessionJobs, settling
+from agent_runtime._session.shared import logger
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from agent_runtime._core.desk import Call
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.job_progress import JobProgress
     from agent_runtime._core.places import Place
     from agent_runtime._session.runtime import Runtime
     from agent_runtime.config import AnyTool, SubjectToken
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Session(SessionBase):
+class Session(SessionJobs):
     """One plan's life: calls of tools as durable, named steps.
 
     As a context manager it finishes the session if the block ends normally with nothing unsettled; by an exception it
@@ -83,6 +86,7 @@ class Session(SessionBase):
         expires_at: float | None = None,
         after_unknown: str | None = None,
         allow_partial: bool = False,
+        on_progress: Callable[[JobProgress], Any] | None = None,
     ) -> ToolResult[Any]:
         """Call a tool as the next step and return its result; a recorded step returns at once, without a request.
 
@@ -94,13 +98,14 @@ class Session(SessionBase):
             expires_at: UTC epoch seconds after which no attempt begins.
             after_unknown: ``continue`` lets this call go on past another tool's unsettled step.
             allow_partial: return a result with errors in it instead of raising `PartialResult`.
+            on_progress: hears of each look at a job that the tool runs.
 
         Raises:
             StepError: what is known of the step; `StepFailed`, `StepUnknown`, `StepPending` and others.
             ConfigError: a call that cannot work; nothing was written or sent.
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
-        call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown, Following("wait", on_progress))
         return self._told(self._run(call), allow_partial=allow_partial)
 
     def try_call(
@@ -112,10 +117,17 @@ class Session(SessionBase):
         key: str | None = None,
         expires_at: float | None = None,
         after_unknown: str | None = None,
+        detach: bool = False,
+        on_progress: Callable[[JobProgress], Any] | None = None,
     ) -> Outcome:
-        """Call a tool as the next step and return what is known of it, whatever that is; args as in `call`."""
+        """Call a tool as the next step and return what is known of it, whatever that is.
+
+        Args as in `call`, and ``detach``: a job is started and left to itself at once. It blocks nothing; `check` looks
+        at it, ``runtime.jobs()`` lists it.
+        """
         try:
-            call = self._prepare(tool, args, at, key, expires_at, after_unknown)
+            following = Following("detach" if detach else "wait", on_progress)
+            call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         except ArgumentsRefused as error:
             return self._as_outcome(error, tool)
         try:
@@ -168,7 +180,7 @@ class Session(SessionBase):
             tool = self._hold.settings.tool(operation.tool)
             with self._locked(operation.id), self._warned():
                 now = self._hold.desk.book.operations[operation.id]
-                outcomes.append(self._drive(work(self._hold.desk, tool, now, label, delivers=False)))
+                outcomes.append(self._drive(work(self._hold.desk, tool, now, label, settling(now), delivers=False)))
         return outcomes
 
     def reissue(self, step: str, *, effect_possible: bool = False) -> ToolResult[Any]:
@@ -214,6 +226,7 @@ class Session(SessionBase):
         lease = self._closing()
         if lease is not None:
             self._drive(_one(Job(lambda ledger: ledger.release(lease))))
+            self._tell()
 
     def __enter__(self) -> Self:
         return self
@@ -260,6 +273,15 @@ class Session(SessionBase):
             lock = self._hold.locks.setdefault(name, threading.RLock())
         with lock:
             yield
+
+    def _tell(self) -> None:
+        """Let ``on_attention`` hear of open matters; a listener that fails is told again the next time."""
+        if self._hold.settings.on_attention is None:
+            return
+        try:
+            self._hold.settings.notify()
+        except Exception:  # noqa: BLE001  it is logged with its trace, and the session is closed either way
+            logger.exception("on_attention failed; what it was told is told again")
 
     def _close_quietly(self, *, raising: bool) -> None:
         """Release the lease without hiding the exception that ends the block."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent_runtime._http import streams_are_available
 from agent_runtime._model.key_formats import check_secret, check_sensitive
 from agent_runtime.config import defaults, warn_without_contract
 from agent_runtime.config.auth import AuthProvider
 from agent_runtime.errors import ConfigError, UnknownTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from agent_runtime._core.attention import Attention
     from agent_runtime._drive import AsyncDriver, Driver, World
     from agent_runtime._drive.tokens import TokenStore
     from agent_runtime.config import AnyTool, HttpTool
@@ -31,7 +34,11 @@ class Settings:
     key_secret: bytes | None = field(default=None, repr=False)
     body_limit: int = defaults.BODY_LIMIT
     after_unknown: str = "block"
+    on_attention: Callable[[Attention], Any] | AnyTool | str | None = None
+    telling: threading.Lock = field(default_factory=threading.Lock)
+    words: Mapping[str, str] | None = None
     tools: dict[str, AnyTool] = field(default_factory=dict)
+    notify: Callable[[], Any] = field(init=False)
     driver: Driver = field(init=False)
     async_driver: AsyncDriver = field(init=False)
 
@@ -56,6 +63,9 @@ class Settings:
             if tool.sensitive:
                 check_sensitive("uuid", self.key_secret)
             self.tokens.check(tool, self.world.auth)
+            if tool.contract.polling.stream is not None and not streams_are_available():
+                msg = f"tool {tool.name!r} has PollPolicy(stream=): pip install 'agent-runtime-ledger[sse]'"
+                raise ConfigError(msg)
             if tool.name not in self.tools:
                 warn_without_contract(tool, stacklevel=stacklevel + 1)
             self.tools[tool.name] = tool

@@ -8,7 +8,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.desk import Call
+from agent_runtime._core.desk import WAITING, Call, Following
 from agent_runtime._core.outcomes import error_of, result_of
 from agent_runtime._core.places import Place
 from agent_runtime._core.requests import DEFAULT_CARRIER, freeze, validate
@@ -117,6 +117,7 @@ class SessionBase:
         key: str | None,
         expires_at: float | None,
         after_unknown: str | None,
+        following: Following = WAITING,
     ) -> Call:
         """Check a call and freeze its request; nothing is written, and no position is taken."""
         self._check_usable()
@@ -141,6 +142,7 @@ class SessionBase:
             business_key=key,
             expires_at=expires_at,
             goes_on=(after_unknown or self._hold.after_unknown) == "continue",
+            following=following,
         )
 
     def _check_ways(
@@ -236,6 +238,7 @@ class SessionBase:
                 session_id=self.id,
                 reason="refused_input",
                 message=error.message,
+                words=self._hold.settings.words,
             )
         return Outcome(
             status=Status.NOT_STARTED,
@@ -246,7 +249,19 @@ class SessionBase:
             operation_id=error.operation_id,
             reason="key_conflict" if isinstance(error, KeyConflict) else "unsettled",
             message=error.message,
+            words=self._hold.settings.words,
         )
+
+    def _recorded(self, label: str) -> tuple[AnyTool, OperationRecord]:
+        """Return tool and operation of a recorded step, or raise `ConfigError`."""
+        self._check_usable()
+        tool = self._tool_of(label)
+        step = self._hold.desk.book.step(label)
+        operation = None if step is None else self._hold.desk.book.operation_of(step)
+        if operation is None:
+            msg = f"session {self.id}: step {label} was not started, so there is nothing to ask about"
+            raise ConfigError(msg, session_id=self.id, step=label)
+        return tool, operation
 
     def _unsettled(self) -> list[tuple[OperationRecord, str]]:
         """Return unsettled operations, each with the label of the last step that points to it."""

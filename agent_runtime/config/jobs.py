@@ -53,6 +53,7 @@ class JobReading:
         errors_url: where the errors of a job done in part are.
         message: the tool's own words.
         nothing_said: it ended without a word of how, and without a result.
+        is_result: the body of the answer is itself the result.
     """
 
     status: JobStatus = "running"
@@ -66,6 +67,7 @@ class JobReading:
     errors_url: str | None = None
     message: str | None = None
     nothing_said: bool = False
+    is_result: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +75,16 @@ class JobAdapter:
     """A tool's own way with jobs.
 
     Attributes:
-        start: reads the answer to a call; returns None if it is no job.
+        start: reads the answer to a call; returns None if the usual forms are to be tried.
         read: reads the answer to a poll.
+        callback: reads a callback's body; None = it is read as a status body.
+
+    One that raises loses nothing: a start is then recognised by the usual forms, a poll is made again.
     """
 
     start: Callable[[JobAnswer], JobStart | None]
     read: Callable[[JobAnswer], JobReading]
+    callback: Callable[[JobAnswer], JobReading] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +95,8 @@ class PollPolicy:
         first: seconds until the first poll, where the tool gives no hint.
         factor, cap: each wait is ``factor`` times the last one, up to ``cap`` seconds. A hint of the tool is the least
             wait, above the cap too.
-        bound: seconds from the stored start, by the wall clock; then the outcome is ``timed_out``, the job runs on.
+        bound: seconds from the stored start, by the wall clock; then the outcome is ``timed_out``, the job stays
+            accepted.
         not_found_grace: seconds from the start in which a 404 of the status URL still means "not there yet".
         on_200: a JSON body that looks like a job is one also under 200 and 201, not only under 202.
         adapter: the tool's own way with jobs; goes before all else.
@@ -97,8 +104,10 @@ class PollPolicy:
         failed_effect: what a job that failed or was cancelled may have left behind.
         cancel: how a job is asked to stop: ``DELETE`` of its status URL, or ``POST`` to it with ``:cancel`` or
             ``/cancel`` appended; None = it cannot be asked.
-        webhook: the tool calls back when a job ends; a status URL is polled beside it, at ``cap``.
-        stream: member of the start's body that holds the URL of its server-sent events, or None.
+        webhook: the tool calls back when a job ends: name of the sender that is believed, as ``source=`` of
+            `agent_runtime.webhooks.app` gives it; True = ``default``. A status URL is polled beside it, at ``cap``.
+        stream: member of the start's body that holds the URL of its server-sent events, or None. While the stream
+            breaks, the status URL is polled. Needs the extra ``sse``.
     """
 
     first: Duration = defaults.FIRST_POLL
@@ -111,7 +120,7 @@ class PollPolicy:
     origins: tuple[str, ...] = ()
     failed_effect: Literal["none", "possible"] = "possible"
     cancel: Literal["DELETE", "POST:cancel", "POST/cancel"] | None = None
-    webhook: bool = False
+    webhook: bool | str = False
     stream: str | None = None
 
     def __post_init__(self) -> None:
@@ -130,3 +139,12 @@ class PollPolicy:
             if not origin.startswith(("https://", "http://")):
                 msg = f"origins must be like https://host, not {origin!r}"
                 raise ConfigError(msg)
+        if self.webhook == "":
+            raise ConfigError("webhook must be True, False or the name of a source, not an empty text")
+
+    @property
+    def source(self) -> str | None:
+        """The name of the sender whose callbacks are believed, or None."""
+        if isinstance(self.webhook, str):
+            return self.webhook
+        return "default" if self.webhook else None

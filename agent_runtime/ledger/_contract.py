@@ -11,15 +11,18 @@ if TYPE_CHECKING:
 
     from agent_runtime._model import (
         AttemptRecord,
+        CallbackEvent,
         EvidenceRecord,
         Loaded,
         OperationRecord,
+        RunningJob,
         SessionRecord,
         SessionState,
         Write,
         WriteOutcome,
     )
     from agent_runtime._model.tokens import TokenHold, TokenRecord
+    from agent_runtime.ledger._events import DueJobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +168,38 @@ class Ledger(Protocol):
 
     def free_token(self, ident: str, *, holder: str, doubt: bool = False, problem: str | None = None) -> Future[None]:
         """Give a token's row back without a new token, and say what the refresh left behind."""
+        ...
+
+    def jobs(self, *, tenant: str) -> Future[list[RunningJob]]:
+        """List operations whose jobs run, oldest first, each with its session."""
+        ...
+
+    def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
+        """Read which sessions have jobs of these tools to be looked at now and are held by nobody, oldest due first."""
+        ...
+
+    def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:
+        """Keep a callback; False = it stands already, and its operation has been told."""
+        ...
+
+    def event_applied(self, *, tenant: str, event: CallbackEvent) -> Future[None]:
+        """Note that a callback's operation has been told."""
+        ...
+
+    def operations_of_event(self, *, tenant: str, event: CallbackEvent) -> Future[list[OperationRecord]]:
+        """Read the operations that a callback is about."""
+        ...
+
+    def events_of(self, operation_id: str) -> Future[list[CallbackEvent]]:
+        """Read the callbacks that an operation has not been told of yet, in the order they came."""
+        ...
+
+    def heard(self, operation_ids: Sequence[str]) -> Future[set[tuple[str, str]]]:
+        """Read which open matters somebody has heard of: pairs of operation id and kind."""
+        ...
+
+    def note_heard(self, operation_id: str, kind: str) -> Future[None]:
+        """Note that somebody has heard of an open matter."""
         ...
 
     def close(self) -> None:

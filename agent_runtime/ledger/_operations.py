@@ -26,6 +26,7 @@ from sqlalchemy import insert as plain_insert
 
 from agent_runtime._model import SETTLED, UNSET, Advance, Change, File, NewStep, Reserve, Took, WriteOutcome
 from agent_runtime.ledger import _schema as t
+from agent_runtime.ledger._events import job_id_of
 from agent_runtime.ledger._reads import operation_by_id
 from agent_runtime.ledger._rows import evidence_row, operation_record, operation_row, step_row
 from agent_runtime.ledger._statements import NotTaken
@@ -144,6 +145,8 @@ def advance(conn: Connection, entry: Advance, now: float) -> WriteOutcome:
         clear_maybe=change.clear_maybe,
         taken_over=change.mark_taken_over,
     )
+    if isinstance(change.handle, bytes):
+        given["job_id"] = job_id_of(change.handle)
     values = {f"new_{name}": value.value if isinstance(value, Enum) else value for name, value in given.items()} | {
         "wanted": entry.operation_id,
         "of_session": entry.session_id,

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """All migrations of this release, oldest first; the last one is what this release needs."""
 
 HEAD = REVISIONS[-1]
@@ -111,6 +111,7 @@ operations = Table(
     Column("error", LargeBinary),
     Column("handle", LargeBinary),
     Column("reissue_of", Text),
+    Column("job_id", Text),
     UniqueConstraint("session_id", "label", name=f"{PREFIX}operations_label"),
     UniqueConstraint("tenant", "origin", "business_key", name=f"{PREFIX}operations_business_key"),
 )
@@ -136,6 +137,21 @@ Index(
     operations.c.created_at,
     sqlite_where=text("contradicted"),
     postgresql_where=text("contradicted"),
+)
+
+Index(
+    f"{PREFIX}operations_job",
+    operations.c.tenant,
+    operations.c.job_id,
+    sqlite_where=text("job_id IS NOT NULL"),
+    postgresql_where=text("job_id IS NOT NULL"),
+)
+Index(
+    f"{PREFIX}operations_accepted",
+    operations.c.tenant,
+    operations.c.created_at,
+    sqlite_where=text("state = 'accepted'"),
+    postgresql_where=text("state = 'accepted'"),
 )
 
 steps = Table(
@@ -242,4 +258,31 @@ meta = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", BigInteger, nullable=False),
+)
+
+# Callbacks as they came: kept before anything is made of them, each once.
+events = Table(
+    f"{PREFIX}events",
+    metadata,
+    Column("tenant", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("event_id", Text, nullable=False),
+    Column("job_id", Text),
+    Column("key", Text),
+    Column("body", LargeBinary, nullable=False),
+    Column("received_at", Double, nullable=False),
+    Column("applied_at", Double),
+    PrimaryKeyConstraint("tenant", "source", "event_id", name=f"{PREFIX}events_id"),
+    Index(f"{PREFIX}events_job", "tenant", "job_id"),
+    Index(f"{PREFIX}events_key", "tenant", "key"),
+)
+
+# Open matters that somebody has heard of.
+notices = Table(
+    f"{PREFIX}notices",
+    metadata,
+    Column("operation_id", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("heard_at", Double, nullable=False),
+    PrimaryKeyConstraint("operation_id", "kind", name=f"{PREFIX}notices_kind"),
 )

@@ -11,6 +11,7 @@ from agent_runtime._model import Advance, Deliver, File, PutValue, Reserve
 from agent_runtime.errors import AgentRuntimeError, ConfigError
 from agent_runtime.ledger import _claims, _reads
 from agent_runtime.ledger._claims import Claimant, NewSession
+from agent_runtime.ledger._events import EventRows
 from agent_runtime.ledger._faults import file_error
 from agent_runtime.ledger._host import ABANDONED, LedgerClock, MachineClock, MovedClock
 from agent_runtime.ledger._leases import terms
@@ -106,7 +107,7 @@ def _store(target: Target, clock: LedgerClock | None, *, create: bool, patience:
     raise refused
 
 
-class SqlLedger(TokenRows):
+class SqlLedger(TokenRows, EventRows):
     """The ledger over SQLAlchemy Core; `open_ledger` makes one.
 
     Attributes:

@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from examples.tool_backend.answers import Answer, json_answer, problem
 from examples.tool_backend.contract import Begin, IdempotencyContract, ScriptedFailure
 from examples.tool_backend.faults import Fault, FaultScript
+from examples.tool_backend.jobs import JOB_TOOLS, STATUS_TOOL, Jobs, JobScript, no_such_job, stream_of
 from examples.tool_backend.keys import Operation, Refused, fingerprint, parse_args, read_key, scoped_name
 from examples.tool_backend.oauth import TokenDesk
 from examples.tool_backend.settings import Settings
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 logger = logging.getLogger(__name__)
+
+ALL_TOOLS = (*TOOLS, *JOB_TOOLS)
 
 _KEY_HEADER = "Idempotency-Key"
 LAST_WORDS_SECONDS = 5.0
@@ -39,6 +42,7 @@ class Backend:
         self.desk = TokenDesk(valkey, settings)
         self.script = FaultScript(valkey)
         self.world = World(valkey, opening_balance=settings.opening_balance)
+        self.world.jobs = Jobs(valkey)
         store = OperationStore(valkey, claim_seconds=settings.claim_seconds, result_seconds=settings.result_seconds)
         self.contract = IdempotencyContract(
             store, claim_seconds=settings.claim_seconds, retry_after=settings.retry_after
@@ -69,10 +73,21 @@ class Backend:
 
         return await self._pass_gateway(request, READ_TOOL, read)
 
+    async def job(self, request: Request, job_id: str) -> Response:
+        """Serve one poll of a job."""
+
+        async def read(_caller: str, fault: Fault | None) -> Answer:
+            if fault is not None:
+                await fault.strike("before_effect")
+            body = await self.world.jobs.status(job_id)
+            return no_such_job(job_id) if body is None else json_answer(body)
+
+        return await self._pass_gateway(request, STATUS_TOOL, read)
+
     async def find(self, request: Request, key: str, tool_name: str | None) -> Response:
         """Say how the caller's operation of this key stands, at the tool named or at any."""
         caller = await self.desk.caller(request)
-        paths = [tool.path for tool in TOOLS if tool.honours_keys and tool_name in (None, tool.name)]
+        paths = [tool.path for tool in ALL_TOOLS if tool.honours_keys and tool_name in (None, tool.name)]
         states = [await self.contract.state(scoped_name(caller, path, key), key) for path in paths]
         found = [state for state in states if state is not None]
         if len(found) > 1:
@@ -146,9 +161,10 @@ def create_app(valkey: Redis, settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="tool_backend", lifespan=lifespan)
     app.add_exception_handler(Refused, _refuse)
     app.add_exception_handler(RedisError, _store_failed)
-    for tool in TOOLS:
+    for tool in ALL_TOOLS:
         app.post(tool.path, name=tool.name)(_endpoint(backend, tool))
     _add_look_ups(app, backend)
+    _add_jobs(app, backend)
     _add_controls(app, backend)
     return app
 
@@ -175,9 +191,41 @@ def _add_look_ups(app: FastAPI, backend: Backend) -> None:
         return WireAnswer(await backend.desk.issue(request))
 
 
+def _add_jobs(app: FastAPI, backend: Backend) -> None:
+    jobs = backend.world.jobs
+
+    @app.get("/v1/jobs/{job_id}")
+    async def get_job(request: Request, job_id: str) -> Response:
+        return await backend.job(request, job_id)
+
+    @app.delete("/v1/jobs/{job_id}")
+    async def cancel_job(request: Request, job_id: str) -> Response:
+        await backend.desk.caller(request)
+        await jobs.cancel(job_id)
+        return WireAnswer(json_answer({"job_id": job_id, "status": "cancelling", "done": False}, status=202))
+
+    @app.get("/v1/jobs/{job_id}/errors")
+    async def get_errors(request: Request, job_id: str, limit: int = 50) -> Response:
+        await backend.desk.caller(request)
+        return WireAnswer(json_answer({"job_id": job_id, "errors": await jobs.errors(job_id, limit)}))
+
+    @app.get("/v1/jobs/{job_id}/events")
+    async def get_events(request: Request, job_id: str) -> Response:
+        await backend.desk.caller(request)
+        return stream_of(jobs.events(job_id))
+
+    @app.get("/v1/jobs/{job_id}/polls")
+    async def count_polls(job_id: str) -> dict[str, int]:
+        return {"polls": await jobs.polls(job_id)}
+
+    @app.post("/jobs", status_code=204)
+    async def order_jobs(script: JobScript) -> None:
+        await jobs.order(script)
+
+
 def _add_controls(app: FastAPI, backend: Backend) -> None:
     """Add what a test needs and a real server must not have; none of it asks for a token."""
-    scriptable = {READ_TOOL, *(tool.name for tool in TOOLS)}
+    scriptable = {READ_TOOL, STATUS_TOOL, *(tool.name for tool in ALL_TOOLS)}
 
     @app.post("/faults", status_code=201)
     async def add_faults(faults: Fault | list[Fault]) -> Response:

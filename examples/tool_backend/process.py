@@ -66,6 +66,16 @@ class Backend:
         if answer.status_code != 201:
             raise ValueError(f"the server refused {entry}: {answer.text}")
 
+    def order_jobs(self, tool: str, **script: Any) -> None:
+        """Say how the next jobs of ``transcode``, ``report``, ``import`` or ``build`` go; options as in the README."""
+        answer = self._client.post("/jobs", json={"tool": tool, **script})
+        if answer.status_code != 204:
+            raise ValueError(f"the server refused {script}: {answer.text}")
+
+    def polls(self, job_id: str) -> int:
+        """Return how often a job's status was asked for."""
+        return self._client.get(f"/v1/jobs/{job_id}/polls").raise_for_status().json()["polls"]
+
     def operation(self, key: str, *, tool: str | None = None, headers: dict[str, str] | None = None) -> dict[str, Any]:
         """Return how the operation of a key stands: ``{"state": "done" | "running" | "absent", ...}``."""
         wanted = {} if tool is None else {"tool": tool}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from examples.tool_backend.contract import Begin
     from examples.tool_backend.faults import Fault
+    from examples.tool_backend.jobs import Jobs
 
 _EFFECTS = f"{PREFIX}effects"
 _SPENT = f"{PREFIX}spent"
@@ -39,7 +40,9 @@ return left
 
 
 class World:
-    """Everything that tools change: the list of effects, and what accounts have spent."""
+    """Everything that tools change: the list of effects, what accounts have spent, jobs."""
+
+    jobs: Jobs
 
     def __init__(self, valkey: Redis, *, opening_balance: int) -> None:
         self._valkey = valkey

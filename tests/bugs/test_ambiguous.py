@@ -68,7 +68,8 @@ def test_A19_without_key_support_nothing_is_sent_again(api_on_both: Api, target:
     with worker.resume() as plan:
         assert [one.status for one in plan.settle()] == ["unknown"]
         assert plan.try_call("pay", {"n": 1}).status == "unknown"
-    (waiting,) = worker.do("attention")
+    (matter,) = worker.do("attention")
+    waiting = matter.operation
     assert (waiting.state, waiting.reason) == ("unknown", "lost_answer")
     assert (there.sends, len(there.effects)) == (1, 1)
 

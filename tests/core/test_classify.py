@@ -185,8 +185,9 @@ def test_a_cut_problem_says_no_more_than_its_status():
 def test_retry_after_is_read_into_the_wait():
     """A Retry-After comes with the finding; one of a success has no meaning but for a job."""
     headers = (("Retry-After", "7"),)
-    for status in (409, 429, 503, 202):
+    for status in (409, 429, 503):
         assert classify(json_answer(status, None, headers), tool_of(), now=START).wait == 7.0
+    assert classify(json_answer(202, None, headers), tool_of(), now=START).handle.poll_after == 7.0
     assert classify(json_answer(200, None, headers), tool_of(), now=START).wait is None
 
 

@@ -20,6 +20,7 @@ from agent_runtime._model import (
     Returned,
     State,
 )
+from agent_runtime.config import JobReading
 from tests.core.world import KEYED, LOST, NOT_SENT, START, fresh, json_answer, make_call, scripted, tool_of
 from tests.core.world import call_of as call
 
@@ -38,8 +39,10 @@ RESULT = {
     Verdict.KEY_REUSED: json_answer(422),
     Verdict.HALF_DONE: json_answer(500),
     Verdict.REDIRECTED: Answer(status=302),
+    Verdict.JOB_ENDED: json_answer(202, {"job_id": "j", "status": "failed"}),
 }
 HANDLE = Handle(url=None, job_id="j", protocol="bare")
+ENDED = JobReading(status="failed", error="full")
 
 
 def in_flight(*, maybe=False, **more):
@@ -50,7 +53,9 @@ def in_flight(*, maybe=False, **more):
 
 
 def concluded(verdict, *, maybe=False, replayed=False, tool=WRITE, resume_at=START, last=False, result=None):
-    finding = Finding(verdict=verdict, replayed=replayed, handle=HANDLE if verdict is Verdict.ACCEPTED else None)
+    is_job = verdict in {Verdict.ACCEPTED, Verdict.JOB_ENDED}
+    reading = ENDED if verdict is Verdict.JOB_ENDED else None
+    finding = Finding(verdict=verdict, replayed=replayed, handle=HANDLE if is_job else None, reading=reading)
     result = RESULT[verdict] if result is None else result
     return conclude(in_flight(maybe=maybe), finding, result, tool, resume_at=resume_at, last=last)
 
@@ -60,6 +65,7 @@ NONE, POSSIBLE = Effect.NONE, Effect.POSSIBLE
 FIRST = {
     Verdict.SUCCESS: (S, None, UNSET),
     Verdict.ACCEPTED: (A, None, UNSET),
+    Verdict.JOB_ENDED: (F, Reason.JOB_ENDED, POSSIBLE),
     Verdict.REFUSED: (F, Reason.REFUSED, NONE),
     Verdict.NOT_SENT: (R, Reason.RETRY_AFTER, UNSET),
     Verdict.NOT_APPLIED: (R, Reason.RETRY_AFTER, UNSET),
@@ -82,6 +88,7 @@ AFTER_AMBIGUITY = FIRST | {
 READS = {
     Verdict.SUCCESS: (S, None, UNSET),
     Verdict.ACCEPTED: (A, None, UNSET),
+    Verdict.JOB_ENDED: (F, Reason.JOB_ENDED, POSSIBLE),
     Verdict.REFUSED: (F, Reason.REFUSED, NONE),
     Verdict.NOT_SENT: (R, Reason.RETRY_AFTER, UNSET),
     Verdict.NOT_APPLIED: (R, Reason.RETRY_AFTER, UNSET),
@@ -94,7 +101,7 @@ READS = {
     Verdict.HALF_DONE: (F, Reason.HALF_DONE, POSSIBLE),
     Verdict.REDIRECTED: (F, Reason.REFUSED, NONE),
 }
-MARKABLE = {Verdict.SUCCESS, Verdict.ACCEPTED, Verdict.STORED_END}
+MARKABLE = {Verdict.SUCCESS, Verdict.ACCEPTED, Verdict.JOB_ENDED, Verdict.STORED_END}
 
 
 def seen(change):

@@ -358,7 +358,7 @@ def test_the_errors_own_line_decides(stage: Stage) -> None:
 def test_attention_lists_what_only_a_person_can_settle(stage: Stage) -> None:
     """An unknown operation stands there until it is decided."""
     error = _lost(stage, stage.open())
-    assert [row.id for row in stage.own.attention()] == [error.operation_id]
+    assert [matter.operation.id for matter in stage.own.attention()] == [error.operation_id]
     stage.own.decide(error.operation_id, succeeded=True, by="ana", evidence="mail 7")
     assert stage.own.attention() == []
 

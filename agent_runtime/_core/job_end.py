@@ -1,0 +1,76 @@
+"""What a job's end means for its operation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from agent_runtime._core.handles import written
+from agent_runtime._core.results import read_result
+from agent_runtime._model import BodyState, Change, Effect, Handle, Reason, ResultState, State
+
+if TYPE_CHECKING:
+    from agent_runtime._model import OperationRecord
+    from agent_runtime.config import AnyTool
+    from agent_runtime.config.jobs import JobReading
+
+
+def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None, *, missing: bool = False) -> Change:
+    """Return what to write about a job that ended.
+
+    Args:
+        reading: its end.
+        handle: of the job.
+        tool: its tool.
+        body: its result, where that stood by itself; None = it is in the reading, or there is none.
+        missing: the job has a result and it cannot be had.
+    """
+    kept = dataclasses.replace(
+        handle,
+        counts=reading.counts,
+        errors_url=reading.errors_url,
+        message=reading.message,
+        progress=reading.progress if reading.progress is not None else handle.progress,
+        not_before=None,
+    )
+    if reading.status in {"failed", "cancelled"}:
+        said = {"status": reading.status, "error": reading.error, "message": reading.message}
+        return Change(
+            state=State.FAILED,
+            reason=Reason.JOB_ENDED,
+            effect=Effect(tool.contract.polling.failed_effect),
+            resume_at=None,
+            handle=written(kept),
+            error=_json({name: value for name, value in said.items() if value is not None}),
+        )
+    result = body if body is not None else _result_text(reading)
+    state = read_result(result, BodyState.WHOLE, tool).state
+    if body is None and (missing or (not reading.has_result and reading.nothing_said)):
+        state = ResultState.MISSING
+    return Change(
+        state=State.SUCCEEDED,
+        reason=Reason.JOB_ENDED,
+        partial=reading.status == "completed_with_errors",
+        resume_at=None,
+        handle=written(kept),
+        error=_json({"errors": reading.error}) if reading.error is not None else None,
+        result=result,
+        result_state=state,
+    )
+
+
+def contradicts(reading: JobReading, operation: OperationRecord) -> bool:
+    """Whether a job's end is another one than the end that is recorded."""
+    if reading.status == "running":
+        return False
+    good = reading.status in {"succeeded", "completed_with_errors"}
+    return good is not (operation.state is State.SUCCEEDED)
+
+
+def _result_text(reading: JobReading) -> bytes:
+    return _json(reading.result) if reading.has_result else b""
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")

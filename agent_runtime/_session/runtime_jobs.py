@@ -1,0 +1,176 @@
+"""What a runtime does beyond one session: jobs in flight, callbacks, open matters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent_runtime._core.attention import STALLED_AFTER, Attention, matters, tell
+from agent_runtime._core.callbacks import receive
+from agent_runtime._session import following
+from agent_runtime._session.jobs import JobTable, job_table
+from agent_runtime._session.runtime_base import RuntimeBase, one
+from agent_runtime._session.telling import tell_by_tool, tell_by_tool_async
+from agent_runtime.config import defaults
+from agent_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_runtime._core.effects import Steps
+    from agent_runtime._model import CallbackEvent, Outcome, RunningJob
+
+R = TypeVar("R")
+
+SILENCE = STALLED_AFTER * defaults.POLL_CAP
+
+
+class _JobsBase(RuntimeBase):
+    """What both kinds share. Strictly private."""
+
+    def _listener(self) -> tuple[Callable[[Attention], Any], str | None] | None:
+        """Return who hears of matters, and the tool's name where it is one."""
+        on = self._settings.on_attention
+        if on is None:
+            return None
+        if callable(on) and not hasattr(on, "contract"):
+            return on, None
+        tool = self._settings.tool(on)  # type: ignore[arg-type]  # what is neither is refused there
+        tell_it = tell_by_tool_async if self._is_async else tell_by_tool
+        return (lambda matter: tell_it(self, tool, matter)), tool.name
+
+    def _tell(self, listener: Callable[[Attention], Any], teller: str | None) -> Steps[int]:
+        return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller)
+
+    def _until(self, until: float | None) -> float:
+        return self._settings.world.ledger.now() if until is None else until
+
+
+def _checked(concurrency: int) -> int:
+    if concurrency < 1:
+        msg = f"concurrency must be 1 or more, not {concurrency!r}"
+        raise ConfigError(msg)
+    return concurrency
+
+
+class RuntimeJobs(_JobsBase):
+    """Jobs, callbacks and matters, for blocking code."""
+
+    def _drive(self, steps: Steps[R]) -> R:
+        raise NotImplementedError
+
+    def attention(self) -> list[Attention]:
+        """List what wants a person or new evidence, oldest first.
+
+        Steps that are unknown or contradicted, jobs past their bound, jobs that are due and nobody looks at, jobs that
+        nobody can look at.
+        """
+        return self._drive(matters(self._settings.tenant, silence=SILENCE))
+
+    def notify(self) -> int:
+        """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.
+
+        Sessions do this when they close, and `follow_jobs` while it goes on; call it from time to time where there is
+        neither. A matter counts as heard once the listener has returned, or the tool's step has ended.
+        """
+        told = self._listener()
+        if told is None or not self._settings.telling.acquire(blocking=False):
+            return 0  # a session in which a matter is told closes too
+        try:
+            return self._drive(self._tell(*told))
+        finally:
+            self._settings.telling.release()
+
+    def jobs(self) -> JobTable:
+        """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
+        found: list[RunningJob] = self._drive(one(self._jobs()))
+        return job_table(found, self._settings.words)
+
+    def receive(self, event: CallbackEvent) -> str:
+        """Take a verified callback about a job: kept under its id first, then applied, once.
+
+        Returns:
+            ``applied``: its step ended by it. ``kept``: its step is not known yet. ``noted``: its step has ended
+            already, or the event is no end. ``seen``: it came before.
+        """
+        return self._drive(receive(self._settings.tenant, event, self._settings.tools))
+
+    def follow_jobs(
+        self,
+        *,
+        until: float | None = None,
+        concurrency: int = following.THREADS,
+        on_end: Callable[[Outcome], Any] | None = None,
+    ) -> int:
+        """Look at jobs of parked sessions when they are due; return how many ended. Polls, never posts.
+
+        Sessions that somebody holds are left to their holder. Several processes may do this at once.
+
+        Args:
+            until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
+                due now.
+            concurrency: looks at once.
+            on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
+        """
+        return following.follow_jobs(self, self._until(until), _checked(concurrency), on_end)
+
+
+class AsyncRuntimeJobs(_JobsBase):
+    """Jobs, callbacks and matters, for asyncio."""
+
+    async def _drive(self, steps: Steps[R]) -> R:
+        raise NotImplementedError
+
+    async def attention(self) -> list[Attention]:
+        """List what wants a person or new evidence, oldest first.
+
+        Steps that are unknown or contradicted, jobs past their bound, jobs that are due and nobody looks at, jobs that
+        nobody can look at.
+        """
+        return await self._drive(matters(self._settings.tenant, silence=SILENCE))
+
+    async def notify(self) -> int:
+        """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.
+
+        Sessions do this when they close, and `follow_jobs` while it goes on; call it from time to time where there is
+        neither. A matter counts as heard once the listener has returned, or the tool's step has ended.
+        """
+        told = self._listener()
+        if told is None or not self._settings.telling.acquire(blocking=False):
+            return 0  # a session in which a matter is told closes too
+        try:
+            return await self._drive(self._tell(*told))
+        finally:
+            self._settings.telling.release()
+
+    async def jobs(self) -> JobTable:
+        """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
+        found: list[RunningJob] = await self._drive(one(self._jobs()))
+        return job_table(found, self._settings.words)
+
+    async def receive(self, event: CallbackEvent) -> str:
+        """Take a verified callback about a job: kept under its id first, then applied, once.
+
+        Returns:
+            ``applied``: its step ended by it. ``kept``: its step is not known yet. ``noted``: its step has ended
+            already, or the event is no end. ``seen``: it came before.
+        """
+        return await self._drive(receive(self._settings.tenant, event, self._settings.tools))
+
+    async def follow_jobs(
+        self,
+        *,
+        until: float | None = None,
+        concurrency: int = following.TASKS,
+        on_end: Callable[[Outcome], Any] | None = None,
+    ) -> int:
+        """Look at jobs of parked sessions when they are due; return how many ended. Polls, never posts.
+
+        Sessions that somebody holds are left to their holder. Several processes may do this at once.
+
+        Args:
+            until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
+                due now.
+            concurrency: looks at once.
+            on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
+        """
+        return await following.follow_jobs_async(self, self._until(until), _checked(concurrency), on_end)

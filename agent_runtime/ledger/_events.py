@@ -1,0 +1,194 @@
+"""Rows about jobs: which run, what callbacks said of them, and what open matters somebody has heard of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import and_, func, literal_column, or_, select, update
+
+from agent_runtime._model import CallbackEvent, RunningJob
+from agent_runtime.ledger import _schema as t
+from agent_runtime.ledger._rows import operation_record, session_record
+from agent_runtime.ledger._statements import insert, is_storable
+from agent_runtime.ledger._store import begin_write, read_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from sqlalchemy import ColumnElement, Connection, RowMapping
+
+    from agent_runtime._model import OperationRecord
+    from agent_runtime.ledger._runner import Runner
+
+T = TypeVar("T")
+
+
+def job_id_of(handle: bytes | None) -> str | None:
+    """Return the job id that a handle names, where the databases can hold it."""
+    if handle is None:
+        return None
+    told = json.loads(handle).get("job_id")
+    return told if isinstance(told, str) and is_storable(told) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueJobs:
+    """Whose jobs are to be looked at.
+
+    Attributes:
+        sessions: ids of sessions that nobody holds and that have a job due, each with the moment since when.
+        running: jobs in all, held ones too; next_at: when the next of the others is due, or None.
+        now: by the database's clock (UTC epoch seconds), as all moments here.
+    """
+
+    sessions: tuple[tuple[str, float], ...]
+    running: int
+    next_at: float | None
+    now: float
+
+
+class EventRows:
+    """The part of a ledger that knows of jobs and their callbacks. Strictly private."""
+
+    _runner: Runner
+
+    def _submit(self, work: Callable[[Connection], T], *, write: bool) -> Future[T]:
+        raise NotImplementedError
+
+    def jobs(self, *, tenant: str) -> Future[list[RunningJob]]:
+        """List operations whose jobs run, oldest first, each with its session."""
+        return self._submit(lambda conn: _jobs(conn, tenant), write=False)
+
+    def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
+        """Read whose jobs are to be looked at now, the longest due first."""
+        store = self._runner.store
+        return self._submit(lambda conn: _due(conn, tenant, tools, limit, read_clock(conn, store)), write=False)
+
+    def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:
+        """Keep a callback; False = it stands already, and its operation has been told."""
+        store = self._runner.store
+        return self._submit(lambda conn: _keep(conn, tenant, event, begin_write(conn, store)), write=True)
+
+    def event_applied(self, *, tenant: str, event: CallbackEvent) -> Future[None]:
+        """Note that a callback's operation has been told."""
+        store = self._runner.store
+        return self._submit(lambda conn: _applied(conn, tenant, event, begin_write(conn, store)), write=True)
+
+    def operations_of_event(self, *, tenant: str, event: CallbackEvent) -> Future[list[OperationRecord]]:
+        """Read the operations that a callback is about."""
+        return self._submit(lambda conn: _operations_of(conn, tenant, event), write=False)
+
+    def events_of(self, operation_id: str) -> Future[list[CallbackEvent]]:
+        """Read the callbacks that an operation has not been told of yet, in the order they came."""
+        return self._submit(lambda conn: _events_of(conn, operation_id), write=False)
+
+    def heard(self, operation_ids: Sequence[str]) -> Future[set[tuple[str, str]]]:
+        """Read which open matters somebody has heard of: pairs of operation id and kind."""
+        return self._submit(lambda conn: _heard(conn, operation_ids), write=False)
+
+    def note_heard(self, operation_id: str, kind: str) -> Future[None]:
+        """Note that somebody has heard of an open matter."""
+        store = self._runner.store
+        row = {"operation_id": operation_id, "kind": kind}
+        return self._submit(lambda conn: _note(conn, row | {"heard_at": begin_write(conn, store)}), write=True)
+
+
+# Literal text, word for word that of the partial index: a bound value could not use it.
+_RUNS: ColumnElement[bool] = literal_column(f"{t.operations.name}.state = 'accepted'")
+
+
+def _jobs(conn: Connection, tenant: str) -> list[RunningJob]:
+    row = t.operations.c
+    where = and_(row.tenant == tenant, _RUNS)
+    statement = select(t.operations).where(where).order_by(row.created_at, row.id)
+    operations = list(map(operation_record, conn.execute(statement).mappings()))
+    wanted = select(t.sessions).where(t.sessions.c.id.in_(select(row.session_id).where(where)))
+    sessions = {one["id"]: session_record(one) for one in conn.execute(wanted).mappings()}
+    # A session that was deleted between the two reads has no job that anybody could follow.
+    return [
+        RunningJob(operation=one, session=sessions[one.session_id]) for one in operations if one.session_id in sessions
+    ]
+
+
+def _due(conn: Connection, tenant: str, tools: Sequence[str], limit: int, now: float) -> DueJobs:
+    row, session = t.operations.c, t.sessions.c
+    joined = t.operations.join(t.sessions, session.id == row.session_id)
+    free = or_(session.lease_until.is_(None), session.lease_until <= now)
+    ours = and_(row.tenant == tenant, _RUNS, row.tool.in_(tools), row.resume_at.is_not(None), session.state == "open")
+    due = select(row.session_id, func.min(row.resume_at).label("first")).select_from(joined)
+    due = due.where(ours, free, row.resume_at <= now).group_by(row.session_id).order_by("first").limit(limit)
+    later = select(func.min(row.resume_at)).select_from(joined).where(ours, row.resume_at > now)
+    sessions = tuple((one.session_id, float(one.first)) for one in conn.execute(due))
+    running = conn.execute(select(func.count()).select_from(joined).where(ours)).scalar_one()
+    return DueJobs(sessions=sessions, running=running, next_at=conn.execute(later).scalar(), now=now)
+
+
+def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bool:
+    row = {
+        "tenant": tenant,
+        "source": event.source,
+        "event_id": event.event_id,
+        "job_id": event.job_id,
+        "key": event.key,
+        "body": event.body,
+        "received_at": now,
+    }
+    conn.execute(insert(conn.dialect.name, t.events).values(row).on_conflict_do_nothing())
+    return conn.execute(select(t.events.c.applied_at).where(_same(tenant, event))).scalar() is None
+
+
+def _same(tenant: str, event: CallbackEvent) -> ColumnElement[bool]:
+    column = t.events.c
+    return and_(column.tenant == tenant, column.source == event.source, column.event_id == event.event_id)
+
+
+def _applied(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> None:
+    conn.execute(update(t.events).where(_same(tenant, event)).values(applied_at=now))
+
+
+def _operations_of(conn: Connection, tenant: str, event: CallbackEvent) -> list[OperationRecord]:
+    column = t.operations.c
+    about = [column.job_id == event.job_id] if event.job_id is not None else []
+    about += [column.key == event.key] if event.key is not None else []
+    statement = select(t.operations).where(column.tenant == tenant, or_(*about)).order_by(column.created_at)
+    return list(map(operation_record, conn.execute(statement).mappings()))
+
+
+def _events_of(conn: Connection, operation_id: str) -> list[CallbackEvent]:
+    operation, event = t.operations.c, t.events.c
+    about = or_(event.job_id == operation.job_id, event.key == operation.key)
+    joined = t.events.join(t.operations, and_(event.tenant == operation.tenant, about))
+    others = t.operations.alias()
+    # A job id that jobs of several tools have names none of them; the key does.
+    another = select(others.c.id).where(
+        others.c.tenant == operation.tenant, others.c.job_id == operation.job_id, others.c.tool != operation.tool
+    )
+    clear = or_(event.key == operation.key, ~another.exists())
+    where = and_(operation.id == operation_id, event.applied_at.is_(None), clear)
+    statement = select(t.events).select_from(joined).where(where).order_by(event.received_at, event.event_id)
+    return list(map(_event, conn.execute(statement).mappings()))
+
+
+def _event(row: RowMapping) -> CallbackEvent:
+    return CallbackEvent(
+        source=row["source"],
+        event_id=row["event_id"],
+        job_id=row["job_id"],
+        key=row["key"],
+        body=bytes(row["body"]),
+        received_at=row["received_at"],
+        applied=row["applied_at"] is not None,
+        tenant=row["tenant"],
+    )
+
+
+def _heard(conn: Connection, operation_ids: Sequence[str]) -> set[tuple[str, str]]:
+    statement = select(t.notices.c.operation_id, t.notices.c.kind).where(t.notices.c.operation_id.in_(operation_ids))
+    return {(row.operation_id, row.kind) for row in conn.execute(statement)}
+
+
+def _note(conn: Connection, row: Mapping[str, Any]) -> None:
+    conn.execute(insert(conn.dialect.name, t.notices).values(row).on_conflict_do_nothing())

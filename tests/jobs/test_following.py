@@ -1,0 +1,450 @@
+"""What a caller is told of a job, and what its tool sees: source 004's scenarios in virtual time, and bad days."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from agent_runtime import ConfigError, StaticToken, StepFailed, StepPending, TokenCallable
+from agent_runtime.errors import PartialResult, ResultInvalid, StepUnknown
+from tests.jobs.job_api import (
+    CUT,
+    DONE,
+    DOWN,
+    FAILED,
+    ORIGIN,
+    PARTIAL,
+    PLAIN_RUNS,
+    RESULT,
+    RUNS,
+    START,
+    start,
+    transcode,
+)
+
+if TYPE_CHECKING:
+    from tests.jobs.job_api import JobApi
+
+ARGS = {"source_url": "s3://in/7f21c.mov"}
+
+
+def test_a_really_slow_job_is_one_call(api: JobApi) -> None:
+    """Processing for some polls, then succeeded: the call returns the result; one POST, waits as the tool asked."""
+    tool = transcode()
+    api.script(RUNS, RUNS, DONE)
+    with api.runtime(tool).open("film") as session:
+        result = session.call(tool, ARGS)
+    assert (result.value, result.source) == (RESULT, "sent")
+    assert api.posts == 1
+    assert [round(wait) for wait in api.waits] == [30, 46, 46]
+
+
+def test_a_job_that_fails_late_is_a_failure(api: JobApi) -> None:
+    """Three times processing, then failed: failed with the error kept, effect possible, and no success before."""
+    tool = transcode()
+    api.script(RUNS, RUNS, RUNS, FAILED)
+    outcome = api.runtime(tool).open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.effect, outcome.value) == ("failed", "possible", None)
+    assert outcome.error["error"]["code"] == "codec"
+    assert (api.posts, len(api.gets)) == (1, 4)
+    said = outcome.for_model()
+    assert said["done"] is True
+    assert "FAILED" in said["message"]
+    assert "Part of it may have taken effect" in said["message"]
+
+
+def test_a_failed_job_is_raised_by_call(api: JobApi) -> None:
+    """`call` raises `StepFailed` with the effect that the contract declares."""
+    tool = transcode(failed_effect="none")
+    api.script(FAILED)
+    with pytest.raises(StepFailed) as caught:
+        api.runtime(tool).open("film").call(tool, ARGS)
+    assert caught.value.effect == "none"
+    assert caught.value.outcome.job_id == "job_7f21c"
+
+
+def test_a_job_that_never_ends_times_out_with_its_id(api: JobApi) -> None:
+    """`timed_out` with id, status URL and start time, the row still accepted: neither an exception nor a success."""
+    tool = transcode()
+    api.script(RUNS)
+    began = api.stage.clock.wall()
+    outcome = api.runtime(tool).open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.state, outcome.job_id) == ("timed_out", "accepted", "job_7f21c")
+    assert outcome.status_url == f"{ORIGIN}/v1/jobs/job_7f21c"
+    assert outcome.started_at == pytest.approx(began, abs=1)
+    assert 500 < api.stage.clock.wall() - began <= 600
+    said = outcome.for_model()
+    assert (said["status"], said["done"], said["job_id"]) == ("timed_out", False, "job_7f21c")
+    assert "result" not in said
+    assert "NOT finished" in said["message"]
+    assert "do not start it again" in said["message"]
+
+
+def test_a_timed_out_job_is_raised_by_call_as_pending(api: JobApi) -> None:
+    """`call` raises `StepPending`, which holds the outcome with the job's id."""
+    tool = transcode()
+    api.script(RUNS)
+    with pytest.raises(StepPending) as caught:
+        api.runtime(tool).open("film").call(tool, ARGS)
+    assert (caught.value.kind, caught.value.outcome.job_id) == ("job", "job_7f21c")
+
+
+def test_without_hints_waits_grow_to_the_cap_and_end_at_the_bound(api: JobApi) -> None:
+    """First after 5 s, then x1.5 up to 60 s, each a little more by jitter; the last look is at the bound."""
+    tool = transcode()
+    api.starts[0] = start(poll_after_seconds=None)
+    api.script(PLAIN_RUNS)
+    began = api.stage.clock.wall()
+    outcome = api.runtime(tool, random=lambda: 0.0).open("film").try_call(tool, ARGS)
+    assert outcome.status == "timed_out"
+    assert api.waits[:8] == [5, 7.5, 11.25, 16.875, 25.312, 37.969, 56.953, 60]
+    assert max(api.waits) == 60
+    assert api.gets[-1][1] - began == pytest.approx(600, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        httpx.Response(200, json=PLAIN_RUNS, headers={"Retry-After": "90"}),
+        PLAIN_RUNS | {"poll_after_seconds": 90},
+        PLAIN_RUNS | {"pollInterval": 90_000},
+        httpx.Response(503, json={"poll_after_seconds": 90}),
+    ],
+    ids=["retry-after", "poll_after_seconds", "pollInterval", "of an error"],
+)
+def test_a_hint_in_any_answer_is_the_least_wait_above_the_cap_too(api: JobApi, hint: object) -> None:
+    """The next look comes 90 s later or a little after, though the cap is 60 s."""
+    tool = transcode()
+    api.script(hint, DONE)
+    assert api.runtime(tool).open("film").try_call(tool, ARGS).status == "succeeded"
+    assert 90 <= api.waits[1] <= 91
+
+
+def test_a_hint_of_zero_is_no_hint(api: JobApi) -> None:
+    """A tool that says 0 is not asked in a tight loop."""
+    tool = transcode()
+    api.starts[0] = start(poll_after_seconds=0)
+    api.script(PLAIN_RUNS | {"poll_after_seconds": 0}, httpx.Response(429, headers={"Retry-After": "0"}), DONE)
+    assert api.runtime(tool).open("film").try_call(tool, ARGS).status == "succeeded"
+    assert min(api.waits) >= 5
+
+
+def test_after_a_hint_the_waits_grow_from_it(api: JobApi) -> None:
+    """As in the source: 30 s, then 45 s, then the cap."""
+    tool = transcode()
+    api.script(PLAIN_RUNS, PLAIN_RUNS, DONE)
+    api.runtime(tool, random=lambda: 0.0).open("film").try_call(tool, ARGS)
+    assert api.waits == [30, 45, 60]
+
+
+def test_A35_passing_trouble_of_polls_ends_no_job(api: JobApi) -> None:
+    """503, a reset, 500, 429 with Retry-After, 401 and then a fresh token: one POST, the 429's wait, success."""
+    tokens = iter(["t1"] * 7 + ["t2"] * 2)
+    tool = transcode()
+    api.starts[0] = httpx.Response(202, headers={"Location": "/jobs/1"})
+    refused = httpx.Response(401, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+    api.script(503, CUT, DOWN, 500, httpx.Response(429, headers={"Retry-After": "2"}), refused, DONE)
+    runtime = api.runtime(tool, auth=TokenCallable(function=lambda: next(tokens)))
+    outcome = runtime.open("film").try_call(tool, ARGS)
+    assert (outcome.status, api.posts) == ("succeeded", 1)
+    assert 2 <= api.waits[5] <= 3
+    assert api.gets[-2][0].headers["Authorization"] == "Bearer t1"
+    assert api.gets[-1][0].headers["Authorization"] == "Bearer t2"
+
+
+def test_L3_polls_carry_no_key_and_keep_the_distance_asked_for(api: JobApi) -> None:
+    """Operation-Location, Running with Retry-After 1, Succeeded: one POST, two GETs without a key."""
+    tool = transcode()
+    api.starts[0] = httpx.Response(202, headers={"Operation-Location": f"{ORIGIN}/ops/1", "Retry-After": "1"})
+    api.script(
+        httpx.Response(200, json={"status": "Running"}, headers={"Retry-After": "1"}),
+        {"status": "Succeeded", "result": 7},
+    )
+    assert api.runtime(tool).open("film").call(tool, ARGS).value == 7
+    assert (api.posts, len(api.gets)) == (1, 2)
+    assert all(wait >= 1 for wait in api.waits)
+    assert not any("Idempotency-Key" in request.headers for request, _ in api.gets)
+
+
+def test_L4_a_start_that_tells_its_end_is_not_polled(api: JobApi) -> None:
+    """202 whose body already says Failed: failed, without a poll."""
+    tool = transcode()
+    headers = {"Operation-Location": f"{ORIGIN}/ops/1"}
+    api.starts[0] = httpx.Response(202, json={"status": "Failed", "error": {"code": "quota"}}, headers=headers)
+    outcome = api.runtime(tool).open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.error["error"], api.gets) == ("failed", {"code": "quota"}, [])
+
+
+def test_a_202_that_says_success_of_itself_is_no_end(api: JobApi) -> None:
+    """``{"status": "success"}`` in the answer that started a job speaks of the request: it is polled."""
+    tool = transcode()
+    api.starts[0] = start(status="success")
+    assert api.runtime(tool).open("film").call(tool, ARGS).value == RESULT
+    assert len(api.gets) == 1
+
+
+@pytest.mark.parametrize(
+    "location", ["/jobs/1", "jobs/1", "?op=1", f"{ORIGIN}/jobs/1"], ids=["path", "relative", "query", "absolute"]
+)
+def test_A38_links_of_the_same_origin_are_polled_with_the_token(api: JobApi, location: str) -> None:
+    """They resolve against the request's URL."""
+    tool = transcode()
+    api.starts[0] = httpx.Response(202, headers={"Location": location})
+    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    assert runtime.open("film").try_call(tool, ARGS).status == "succeeded"
+    wanted = {"/jobs/1": "/jobs/1", "jobs/1": "/v1/jobs/1", "?op=1": "/v1/transcode?op=1"}
+    polled = api.gets[0][0]
+    assert polled.url.raw_path.decode() == wanted.get(location, "/jobs/1")
+    assert polled.headers["Authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["//evil.test/j", "https://evil.test/j", "http://tools.example.com/j", "https://tools.example.com:8443/j"],
+)
+def test_A38_links_of_another_origin_are_not_followed(api: JobApi, location: str) -> None:
+    """Nothing is sent there; the outcome says why, the URL is kept in the row, and the job is in `attention()`."""
+    tool = transcode()
+    api.starts[0] = httpx.Response(202, headers={"Location": location})
+    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    outcome = runtime.open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.kind, api.gets) == ("pending", "job", [])
+    assert "not on the tool's origin" in outcome.message
+    assert outcome.status_url is not None
+    assert outcome.status_url.endswith("/j")
+    api.stage.clock.advance(3600)
+    assert [matter.kind for matter in runtime.attention()] == ["stalled"]
+
+
+def test_L9_an_allowed_origin_is_polled_bare(api: JobApi) -> None:
+    """No Authorization, no key, on an origin that the policy allows."""
+    tool = transcode(origins=("https://status.example.com",))
+    api.starts[0] = httpx.Response(202, headers={"Location": "https://status.example.com/j/1"})
+    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    assert runtime.open("film").try_call(tool, ARGS).status == "succeeded"
+    polled = api.gets[0][0]
+    assert polled.url.host == "status.example.com"
+    assert not {"Authorization", "Idempotency-Key"} & set(polled.headers)
+
+
+def test_a_404_is_waited_out_in_the_first_half_minute(api: JobApi) -> None:
+    """A status page that is not there yet is looked at again."""
+    tool = transcode()
+    api.starts[0] = start(poll_after_seconds=None)
+    api.script(404, 404, DONE)
+    assert api.runtime(tool).open("film").try_call(tool, ARGS).status == "succeeded"
+
+
+@pytest.mark.parametrize("polls", [[410], [RUNS, 404]], ids=["410", "404 after the grace"])
+def test_a_job_that_cannot_be_found_is_unknown(api: JobApi, polls: list[object]) -> None:
+    """Never failed, never started again; a person can decide it."""
+    tool = transcode()
+    api.script(*polls)
+    runtime = api.runtime(tool)
+    session = runtime.open("film")
+    with pytest.raises(StepUnknown) as caught:
+        session.call(tool, ARGS)
+    assert caught.value.outcome.reason == "job_gone"
+    assert api.posts == 1
+    runtime.decide(caught.value.operation_id, succeeded=True, by="ana", evidence="the file is there", result=RESULT)
+    assert session.call(tool, ARGS).value == RESULT
+
+
+def test_A37_a_200_is_not_success(api: JobApi) -> None:
+    """A final poll under 200 whose body says Failed is a failure."""
+    tool = transcode()
+    api.script(httpx.Response(200, json={"status": "Failed", "error": {"code": "x"}}))
+    assert api.runtime(tool).open("film").try_call(tool, ARGS).status == "failed"
+
+
+def test_A37_done_without_a_word_or_a_result_is_said_so(api: JobApi) -> None:
+    """``{"done": true}``: it took effect, its result is missing; a typed error, and no endless polling."""
+    tool = transcode()
+    api.script({"done": True})
+    with pytest.raises(ResultInvalid) as caught:
+        api.runtime(tool).open("film").call(tool, ARGS)
+    assert caught.value.outcome.result_state == "missing"
+    assert len(api.gets) == 1
+
+
+def test_A37_a_null_status_is_looked_at_again(api: JobApi) -> None:
+    """``{"status": null}`` says nothing."""
+    tool = transcode()
+    api.script({"status": None}, DONE)
+    assert api.runtime(tool).open("film").try_call(tool, ARGS).status == "succeeded"
+
+
+def test_A37_success_with_errors_is_not_plain_success(api: JobApi) -> None:
+    """A success that lists errors is completed with errors, visible to the caller."""
+    tool = transcode()
+    api.script({"status": "SUCCEEDED", "errors": [{"row": 3}]})
+    outcome = api.runtime(tool).open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.error) == ("completed_with_errors", {"errors": [{"row": 3}]})
+
+
+def test_a_job_done_in_part_tells_its_counts_and_where_the_errors_are(api: JobApi) -> None:
+    """Counts stand in the outcome and in what a model reads; the errors do not."""
+    tool = transcode()
+    api.script(PARTIAL)
+    session = api.runtime(tool).open("film")
+    outcome = session.try_call(tool, ARGS)
+    assert (outcome.status, outcome.counts["failed"]) == ("completed_with_errors", 140)
+    said = outcome.for_model()
+    assert said["counts"] == PARTIAL["summary"]
+    assert "PART of it failed" in said["message"]
+    assert "rows" not in said["message"]
+    assert len(api.gets) == 1
+    assert session.call(tool, ARGS, at="again", allow_partial=True).partial
+
+
+def test_a_job_done_in_part_raises_unless_that_is_allowed(api: JobApi) -> None:
+    """`PartialResult` holds the outcome."""
+    tool = transcode()
+    api.script(PARTIAL)
+    with pytest.raises(PartialResult) as caught:
+        api.runtime(tool).open("film").call(tool, ARGS)
+    assert caught.value.outcome.counts["succeeded"] == 19860
+
+
+def test_errors_are_fetched_when_asked_for_and_so_many(api: JobApi) -> None:
+    """`session.errors` GETs the errors URL with the limit asked for, under the token and without a key."""
+    tool = transcode()
+    api.script(PARTIAL)
+    api.pages["/v1/jobs/job_7f21c/errors"] = {"errors": [{"row": 14_000}]}
+    session = api.runtime(tool, auth=StaticToken(token="secret")).open("film")
+    step = session.try_call(tool, ARGS).step
+    assert session.errors(step, limit=5) == {"errors": [{"row": 14_000}]}
+    asked = api.gets[-1][0]
+    assert str(asked.url) == f"{ORIGIN}/v1/jobs/job_7f21c/errors?limit=5"
+    assert asked.headers["Authorization"] == "Bearer secret"
+    assert "Idempotency-Key" not in asked.headers
+
+
+@pytest.mark.parametrize("url", [None, "https://evil.test/errors", "//evil.test/errors"])
+def test_errors_of_another_origin_are_not_fetched(api: JobApi, url: str | None) -> None:
+    """Nothing is sent; the error says so."""
+    tool = transcode()
+    api.script({name: value for name, value in (PARTIAL | {"errors_url": url}).items() if value is not None})
+    session = api.runtime(tool).open("film")
+    step = session.try_call(tool, ARGS).step
+    with pytest.raises(ConfigError, match="no errors to fetch"):
+        session.errors(step)
+    assert len(api.gets) == 1
+
+
+def test_errors_that_cannot_be_fetched_change_nothing(api: JobApi) -> None:
+    """A 503 is raised as `StepFailed`; the step stays as it is, and a text is returned as text."""
+    tool = transcode()
+    api.script(PARTIAL)
+    session = api.runtime(tool).open("film")
+    step = session.try_call(tool, ARGS).step
+    api.pages["/v1/jobs/job_7f21c/errors"] = 503
+    with pytest.raises(StepFailed, match="HTTP 503"):
+        session.errors(step)
+    api.pages["/v1/jobs/job_7f21c/errors"] = httpx.Response(200, text="row 3: bad date")
+    assert session.errors(step) == "row 3: bad date"
+    with pytest.raises(ConfigError):
+        session.errors("step_009")
+
+
+def test_a_bare_202_is_accepted_and_untracked(api: JobApi) -> None:
+    """Nothing to ask and no callback declared: pending at once, the reason in words, then in `attention()`."""
+    tool = transcode()
+    api.starts[0] = httpx.Response(202)
+    runtime = api.runtime(tool)
+    began = api.stage.clock.wall()
+    outcome = runtime.open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.job_id, outcome.status_url) == ("pending", None, None)
+    assert "neither where to ask" in outcome.message
+    assert api.stage.clock.wall() == began
+    api.stage.clock.advance(300)
+    (matter,) = runtime.attention()
+    assert matter.kind == "untracked"
+    runtime.decide(matter.id, succeeded=True, by="ana", evidence="seen", result=1)
+    assert runtime.resume("film").call(tool, ARGS).value == 1
+
+
+def test_the_result_may_stand_elsewhere(api: JobApi) -> None:
+    """``resourceLocation`` is fetched with the token before the step ends, and again if it can't be had yet."""
+    tool = transcode()
+    api.starts[0] = httpx.Response(202, headers={"Operation-Location": f"{ORIGIN}/ops/1"})
+    api.script({"status": "Succeeded", "resourceLocation": "/films/1"})
+    answers = iter([503, {"film": 1}])
+    api.pages["/films/1"] = lambda request: next(answers)
+    assert api.runtime(tool).open("film").call(tool, ARGS).value == {"film": 1}
+    assert api.by_path == {"/v1/transcode": 1, "/ops/1": 2, "/films/1": 2}
+
+
+@pytest.mark.parametrize("place", ["/films/1", "https://evil.test/films/1"])
+def test_a_result_that_cannot_be_had_is_missing(api: JobApi, place: str) -> None:
+    """The job succeeded, that is known; its result is gone or on another origin, where nothing is sent."""
+    tool = transcode()
+    api.script({"status": "succeeded", "result_url": place})
+    api.pages["/films/1"] = 404
+    outcome = api.runtime(tool).open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.result_state, outcome.ok) == ("succeeded", "missing", False)
+    assert "evil.test" not in {request.url.host for request, _ in api.seen}
+
+
+def test_the_start_may_name_the_place_of_the_result(api: JobApi) -> None:
+    """Operation-Location tells the state, the Location beside it the result."""
+    tool = transcode()
+    headers = {"Operation-Location": f"{ORIGIN}/ops/1", "Location": f"{ORIGIN}/films/9"}
+    api.starts[0] = httpx.Response(202, headers=headers)
+    api.script({"status": "Succeeded"})
+    api.pages["/films/9"] = {"film": 9}
+    assert api.runtime(tool).open("film").call(tool, ARGS).value == {"film": 9}
+
+
+def test_cancel_asks_and_then_waits_for_the_end(api: JobApi) -> None:
+    """A job that is asked to stop is polled until it says so; cancelled, with effect possible."""
+    tool = transcode(cancel="DELETE")
+    api.script(RUNS, {"status": "cancelled", "done": True})
+    session = api.runtime(tool).open("film")
+    step = session.try_call(tool, ARGS, detach=True).step
+    api.pages["/v1/jobs/none"] = 200
+    outcome = session.cancel(step)
+    assert (outcome.status, outcome.effect) == ("failed", "possible")
+    methods = [request.method for request, _ in api.seen]
+    assert methods == ["POST", "DELETE", "GET"]
+
+
+def test_cancel_by_post_goes_beside_the_status_url(api: JobApi) -> None:
+    """``POST {status URL}:cancel``, without a key; a job that ends well all the same is a success."""
+    tool = transcode(cancel="POST:cancel")
+    session = api.runtime(tool).open("film")
+    step = session.try_call(tool, ARGS, detach=True).step
+    assert session.cancel(step).status == "succeeded"
+    asked = api.seen[1][0]
+    assert (asked.method, asked.url.path) == ("POST", "/v1/jobs/job_7f21c:cancel")
+    assert "Idempotency-Key" not in asked.headers
+
+
+def test_a_job_that_cannot_be_asked_to_stop_is_not(api: JobApi) -> None:
+    """`ConfigError`, and nothing is sent; so for a step that has ended."""
+    tool = transcode()
+    session = api.runtime(tool).open("film")
+    step = session.try_call(tool, ARGS, detach=True).step
+    with pytest.raises(ConfigError, match="cannot be cancelled"):
+        session.cancel(step)
+    assert len(api.seen) == 1
+
+
+def test_a_second_401_ends_the_try_and_not_the_job(api: JobApi) -> None:
+    """Pending, with words that say what is wanted; the next try goes on by GETs."""
+    tool = transcode()
+    api.script(401, 401, DONE)
+    session = api.runtime(tool, auth=TokenCallable(function=lambda: f"t{len(api.seen)}")).open("film")
+    outcome = session.try_call(tool, ARGS)
+    assert (outcome.status, outcome.state) == ("pending", "accepted")
+    assert "refused a fresh token" in outcome.message
+    assert session.try_call(tool, ARGS).status == "succeeded"
+    assert api.posts == 1
+
+
+def test_START_is_the_sources_body() -> None:
+    """The scripted start is word for word the form of the source."""
+    hints = {"poll_after_seconds", "estimated_duration_seconds"}
+    assert set(START) == {"status", "job_id", "message", "status_url"} | hints
