@@ -24,6 +24,7 @@ def setup(namespace: dict[str, Any]) -> None:
     folder = tempfile.TemporaryDirectory()
     router = respx.mock(assert_all_called=False)
     router.post("https://tools.example.com/tools/provision-database").mock(side_effect=answer)
+    router.route(host="127.0.0.1").pass_through()
     namespace["_world"] = (folder, router, os.getcwd())
     os.chdir(folder.name)
     router.start()

@@ -23,6 +23,7 @@ LAST_LINES = {
     "report_generation": "report_generation: 1 report, 1 link that works",
     "bulk_import": "bulk_import: 2 imports wanted, 2 happened, 0 claimed as full success",
     "long_build": "long_build: 1 build started, picked up by another run: succeeded",
+    "on_behalf_of": "on_behalf_of: 2 orders, 2 exchanges",
     "langgraph_agent": "langgraph_agent: 2 duplicates as it is, 0 with a session",
 }
 SAYS = {
@@ -39,6 +40,7 @@ SAYS = {
         r"step_001 from ledger: {'debit_id': '\w+'}",
     ],
     "async_agent": [r"sent: 6, from the ledger: 0\n(?s:.*)sent: 0, from the ledger: 6\n", r"frankfurt\.step_002 "],
+    "on_behalf_of": [r"waits for auth: interaction_required\n.*acrs"],
     "chat_loop": [
         r"died with 1 message saved; effects so far: 2\n",
         r"msg2\.0  old_debit .*: unknown\n  msg3\.0  old_debit .*: not_started\n",

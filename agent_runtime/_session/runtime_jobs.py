@@ -45,7 +45,9 @@ class _JobsBase(RuntimeBase):
         return self._settings.world.ledger.now() if until is None else until
 
 
-def _checked(concurrency: int) -> int:
+def _checked(concurrency: int | None, default: int) -> int:
+    if concurrency is None:
+        return default
     if concurrency < 1:
         msg = f"concurrency must be 1 or more, not {concurrency!r}"
         raise ConfigError(msg)
@@ -98,7 +100,7 @@ class RuntimeJobs(_JobsBase):
         self,
         *,
         until: float | None = None,
-        concurrency: int = following.THREADS,
+        concurrency: int | None = None,
         on_end: Callable[[Outcome], Any] | None = None,
     ) -> int:
         """Look at jobs of parked sessions when they are due; return how many ended. Polls, never posts.
@@ -108,10 +110,10 @@ class RuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once.
+            concurrency: looks at once; None = 16 threads, or 128 tasks.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return following.follow_jobs(self, self._until(until), _checked(concurrency), on_end)
+        return following.follow_jobs(self, self._until(until), _checked(concurrency, following.THREADS), on_end)
 
 
 class AsyncRuntimeJobs(_JobsBase):
@@ -160,7 +162,7 @@ class AsyncRuntimeJobs(_JobsBase):
         self,
         *,
         until: float | None = None,
-        concurrency: int = following.TASKS,
+        concurrency: int | None = None,
         on_end: Callable[[Outcome], Any] | None = None,
     ) -> int:
         """Look at jobs of parked sessions when they are due; return how many ended. Polls, never posts.
@@ -170,7 +172,9 @@ class AsyncRuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once.
+            concurrency: looks at once; None = 16 threads, or 128 tasks.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return await following.follow_jobs_async(self, self._until(until), _checked(concurrency), on_end)
+        return await following.follow_jobs_async(
+            self, self._until(until), _checked(concurrency, following.TASKS), on_end
+        )

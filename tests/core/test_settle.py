@@ -116,7 +116,7 @@ FORGOTTEN = (
         (READY | {"resume_at": START + 500}, keyed(), f"send, not before {START + 500:.0f}"),
         (READY | {"resume_at": START + 50}, keyed(), "send"),
         (READY | {"expires_at": START}, keyed(), "cancel it: its expires_at has passed"),
-        ({"state": State.ACCEPTED}, keyed(), "leave it: the tool runs it as a job"),
+        ({"state": State.ACCEPTED}, keyed(), "wait: its job cannot be asked about"),
         ({}, keyed(), "send again under the same key"),
         ({}, ToolContract(), "stay unknown: the tool honours no key, and it has no look-up"),
         ({}, ToolContract(lookup=LOOKUP), "look it up: the tool honours no key"),
