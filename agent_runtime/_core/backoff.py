@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from tenacity import wait_exponential
 
+from agent_runtime.config import defaults
+
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
@@ -15,7 +17,14 @@ LONGEST_WAIT = 10 * 365 * 86_400.0
 """Seconds; what is written as a moment has to be one, however absurd the wait that was asked for."""
 
 
-def backoff(attempt: int, *, base: float = 0.5, factor: float = 2.0, cap: float = 30.0, random: float) -> float:
+def backoff(
+    attempt: int,
+    *,
+    base: float = defaults.BACKOFF_BASE,
+    factor: float = defaults.BACKOFF_FACTOR,
+    cap: float = defaults.BACKOFF_CAP,
+    random: float,
+) -> float:
     """Return a full-jitter wait in seconds: evenly between 0 and ``min(cap, base * factor ** (attempt - 1))``.
 
     Args:
@@ -39,9 +48,9 @@ def wait_before_retry(
     *,
     attempt: int,
     random: float,
-    base: float = 0.5,
-    factor: float = 2.0,
-    cap: float = 30.0,
+    base: float = defaults.BACKOFF_BASE,
+    factor: float = defaults.BACKOFF_FACTOR,
+    cap: float = defaults.BACKOFF_CAP,
 ) -> float:
     """Return the seconds to wait before the next attempt: never less than the server asked.
 

@@ -17,7 +17,7 @@ KEY_LIFETIME: Final = 24 * 3600.0
 KEY_LIFETIME_MARGIN: Final = 0.10  # share of the lifetime in which a resend is no longer risked
 
 LEASE: Final = 30.0
-LEASE_MARGIN: Final = 3.0  # what the local deadline is shorter than the lease
+LEASE_MARGIN_SHARE: Final = 0.10  # share of the lease that the local deadline is shorter
 SESSION_WAIT: Final = 45.0  # longer than a lease, so that a restart elsewhere takes over
 
 TOKEN_LEEWAY: Final = 60.0
@@ -31,11 +31,8 @@ POLL_CAP: Final = 60.0
 POLL_BOUND: Final = 600.0
 NOT_FOUND_GRACE: Final = 30.0
 
-PAYLOAD_THRESHOLD: Final = 100 * 1024
 BODY_LIMIT: Final = 32 * 1024 * 1024
-BATCH_LIMIT: Final = 4 * 1024 * 1024
-REMIND_AFTER: Final = 24 * 3600.0
-RETENTION: Final = 7 * 24 * 3600.0
+BATCH_LIMIT: Final = 4 * 1024 * 1024  # most that one transaction of the ledger holds
 
 LEDGER_PATIENCE: Final = 30.0  # how long passing trouble of the database is waited out
 INTERRUPT_PATIENCE: Final = 5.0  # how long a cancelled caller waits for a write's answer

@@ -27,11 +27,13 @@ T = TypeVar("T")
 
 
 def job_id_of(handle: bytes | None) -> str | None:
-    """Return the job id that a handle names, where the databases can hold it."""
-    if handle is None:
+    """Return the job id that a handle names, where there is one and the databases can hold it."""
+    try:
+        told = json.loads(handle or b"null")
+    except (ValueError, RecursionError):
         return None
-    told = json.loads(handle).get("job_id")
-    return told if isinstance(told, str) and is_storable(told) else None
+    job_id = told.get("job_id") if isinstance(told, dict) else None
+    return job_id if isinstance(job_id, str) and is_storable(job_id) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

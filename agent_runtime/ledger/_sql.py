@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agent_runtime._model import Advance, Deliver, File, PutValue, Reserve
+from agent_runtime.config import defaults
 from agent_runtime.errors import AgentRuntimeError, ConfigError
 from agent_runtime.ledger import _claims, _reads
 from agent_runtime.ledger._claims import Claimant, NewSession
@@ -45,19 +46,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEASE_SECONDS = 30.0
-RETRY_SECONDS = 30.0
-
 
 def open_ledger(
     url: str,
     *,
     clock: LedgerClock | None = None,
-    lease_seconds: float = LEASE_SECONDS,
+    lease_seconds: float = defaults.LEASE,
     margin: float | None = None,
     migrate: Literal["auto", "check"] = "auto",
     create: bool = True,
-    retry_seconds: float = RETRY_SECONDS,
+    retry_seconds: float = defaults.LEDGER_PATIENCE,
     after_commit: Callable[[], None] | None = None,
 ) -> SqlLedger:
     """Open a ledger, and make or migrate its tables where that is wanted.
@@ -78,7 +76,7 @@ def open_ledger(
     """
     if lease_seconds <= 0:
         raise ConfigError("lease_seconds must be greater than 0.")
-    margin = lease_seconds / 10 if margin is None else margin
+    margin = lease_seconds * defaults.LEASE_MARGIN_SHARE if margin is None else margin
     if not 0 <= margin < lease_seconds * 2 / 3:
         raise ConfigError("margin must be 0 or more, and less than two thirds of lease_seconds.")
     target = parse(url)

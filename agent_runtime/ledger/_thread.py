@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from agent_runtime.config import defaults
 from agent_runtime.ledger import _words
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BATCH_BYTES = 4 * 1024 * 1024
 """A batch takes no further job once it holds as much; one larger job goes alone."""
 
 
@@ -160,7 +160,7 @@ class LedgerThread:
             return False
         jobs.append(job)
         size = job.size
-        while jobs[-1].entries and size < BATCH_BYTES:
+        while jobs[-1].entries and size < defaults.BATCH_LIMIT:
             try:
                 job = self._queue.get_nowait()
             except queue.Empty:
@@ -168,7 +168,7 @@ class LedgerThread:
             if job is None:
                 self._queue.put(None)  # nothing is queued after it any more
                 break
-            if not job.entries or size + job.size > BATCH_BYTES:
+            if not job.entries or size + job.size > defaults.BATCH_LIMIT:
                 self._held = job
                 break
             jobs.append(job)

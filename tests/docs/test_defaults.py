@@ -18,3 +18,11 @@ def test_the_page_of_defaults_shows_each_value_of_the_table():
     assert {name: float(value) for name, value in shown.items()} == {
         name: float(value) for name, value in in_force.items()
     }
+
+
+def test_each_default_is_in_force():
+    """No value of the table is only shown: each one is read where it counts."""
+    package = PAGE.parents[1] / "agent_runtime"
+    code = "\n".join(path.read_text() for path in package.rglob("*.py"))
+    names = [name for name in vars(defaults) if name.isupper()]
+    assert [name for name in names if f"defaults.{name}" not in code] == []
