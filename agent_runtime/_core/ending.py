@@ -8,6 +8,7 @@ import pydantic_core
 
 from agent_runtime._core.canonical import canonical_json
 from agent_runtime._core.effects import Job, Load, NewId, Persist, ask
+from agent_runtime._core.requests import refuse_sets
 from agent_runtime._model import (
     SETTLED,
     Advance,
@@ -22,7 +23,8 @@ from agent_runtime._model import (
     State,
     Took,
 )
-from agent_runtime.errors import ConfigError, LeaseLost, LedgerError, UnsettledStep
+from agent_runtime.config._checks import flag, one_of, text
+from agent_runtime.errors import ArgumentsRefused, ConfigError, LeaseLost, LedgerError, UnsettledStep
 
 if TYPE_CHECKING:
     from agent_runtime._core.desk import Desk
@@ -67,9 +69,14 @@ def decide(  # noqa: PLR0917  what a person says, in the order of the call
     """Settle an operation by a person's word; final.
 
     Raises:
-        ConfigError: no such operation, it is not one that a person decides, or the result has no JSON form.
+        ConfigError: no such operation, it is not one that a person decides, or what is said of it is no decision: a
+            wrong type, an empty name or evidence, a result without a JSON form. Nothing was written.
         LedgerError: it was not written.
     """
+    text("operation", operation_id)
+    text("by", by)
+    text("evidence", evidence)
+    change = _said(result, effect, succeeded=succeeded)
     operation = yield from ask(Load(operation_id))
     if operation is not None:
         session_id = operation.session_id
@@ -84,7 +91,7 @@ def decide(  # noqa: PLR0917  what a person says, in the order of the call
         fence=None,
         operation_id=operation.id,
         expect_version=operation.version,
-        change=_said(result, effect, succeeded=succeeded),
+        change=change,
         evidence=(NewEvidence(kind="decision", detail=evidence, by=by),),
     )
     outcome = yield from ask(Persist(entry))
@@ -97,15 +104,30 @@ def decide(  # noqa: PLR0917  what a person says, in the order of the call
 
 
 def _said(result: Any, effect: Literal["none", "possible"], *, succeeded: bool) -> Change:
-    if not succeeded:
+    if not flag("succeeded", succeeded):
+        one_of("effect", effect, ("none", "possible"))
+        if result is not None:
+            raise ConfigError("result= is of an effect that stands, and succeeded=False says that none does")
         return Change(state=State.FAILED, reason=Reason.DECIDED, effect=Effect(effect), resume_at=None)
+    if effect != "none":
+        one_of("effect", effect, ("none", "possible"))
+        raise ConfigError("effect='possible' is said of a failed operation, and succeeded=True says that it stands")
     if result is None:
         body, state = b"", ResultState.MISSING
     else:
-        body, state = canonical_json(pydantic_core.to_jsonable_python(result)), ResultState.OK
+        body, state = canonical_json(_as_json(result)), ResultState.OK
     return Change(
         state=State.SUCCEEDED, reason=Reason.DECIDED, resume_at=None, error=None, result=body, result_state=state
     )
+
+
+def _as_json(result: Any) -> Any:
+    refuse_sets(result, "result", done="Nothing was written")
+    try:
+        return pydantic_core.to_jsonable_python(result, inf_nan_mode="constants")
+    except (pydantic_core.PydanticSerializationError, ValueError, RecursionError) as error:
+        msg = f"result has no JSON form ({error}). Nothing was written; give plain JSON values"
+        raise ArgumentsRefused(msg) from None
 
 
 def _not_decidable(operation_id: str, operation: OperationRecord | None) -> ConfigError:

@@ -7,7 +7,7 @@ whether a call is the recorded one; ``args_hash`` over the body as sent goes int
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -111,7 +111,7 @@ def _dump(tool: AnyTool, args: object) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _dump_model(tool: AnyTool, model: BaseModel) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        _refuse_sets(model.model_dump(), "$")
+        refuse_sets(model.model_dump(), "$")
         given = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return given, model.model_dump(mode="json", by_alias=True)
     except (ValueError, RecursionError) as error:  # no JSON form, or a cycle
@@ -124,7 +124,7 @@ def _as_model(tool: AnyTool, model: type[BaseModel], args: object) -> BaseModel:
         return args
     if isinstance(args, BaseModel):
         args = args.model_dump(by_alias=True, exclude_unset=True)
-    _refuse_sets(args, "$")  # a list field would take one, in this process's order
+    refuse_sets(args, "$")  # a list field would take one, in this process's order
     try:
         return model.model_validate({} if args is None else args)
     except ValidationError as error:
@@ -134,19 +134,23 @@ def _as_model(tool: AnyTool, model: type[BaseModel], args: object) -> BaseModel:
         raise ArgumentsRefused(msg, path=".".join(map(str, problems[0]["loc"]))) from None
 
 
-def _refuse_sets(value: object, path: str, depth: int = 0) -> None:
+def refuse_sets(value: object, path: str, depth: int = 0, *, done: str = "Nothing was written or sent") -> None:
     """A set has no order, so its JSON form would differ from process to process. Too deep is refused elsewhere."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, set | frozenset):
-        msg = f"{path} is a set, whose order differs in every process; use a list. Nothing was written or sent"
+        msg = f"{path} is a set, whose order differs in every process; use a list. {done}"
         raise ArgumentsRefused(msg, path=path)
     if isinstance(value, dict):
         for name, member in value.items():
-            _refuse_sets(member, f"{path}.{name}", depth + 1)
+            refuse_sets(member, f"{path}.{name}", depth + 1, done=done)
     elif isinstance(value, list | tuple):
         for index, member in enumerate(value):
-            _refuse_sets(member, f"{path}[{index}]", depth + 1)
+            refuse_sets(member, f"{path}[{index}]", depth + 1, done=done)
+    elif isinstance(value, BaseModel):
+        refuse_sets(dict(value), path, depth, done=done)
+    elif is_dataclass(value) and not isinstance(value, type):
+        refuse_sets({one.name: getattr(value, one.name) for one in fields(value)}, path, depth, done=done)
 
 
 def _path_names(tool: HttpTool) -> tuple[str, ...]:
@@ -182,7 +186,12 @@ def _http(tool: HttpTool, args: dict[str, Any], scheme: Scheme) -> tuple[Request
 def _fill_path(tool: HttpTool, args: Mapping[str, Any]) -> str:
     url = tool.url
     for name in _path_names(tool):
-        text = _plain(tool, name, args.get(name))
+        if name not in args:
+            msg = (
+                f"tool {tool.name!r}: arg {name!r} is missing, and the URL's path needs it. Nothing was written or sent"
+            )
+            raise ArgumentsRefused(msg, path=f"$.{name}")
+        text = _plain(tool, name, args[name])
         if text in {"", ".", ".."}:
             msg = f"tool {tool.name!r}: arg {name!r} is part of the URL's path and cannot be {text!r}"
             raise ArgumentsRefused(msg, path=f"$.{name}")
@@ -209,5 +218,6 @@ def _plain(tool: HttpTool, name: str, value: object) -> str:
         return value
     if isinstance(value, bool | int | float):
         return canonical_json(value).decode()
-    msg = f"tool {tool.name!r}: arg {name!r} goes into the URL and must be text, a number or a Boolean"
+    kind = "None" if value is None else type(value).__name__
+    msg = f"tool {tool.name!r}: arg {name!r} goes into the URL and must be text, a number or a Boolean, not {kind}"
     raise ArgumentsRefused(msg, path=f"$.{name}")

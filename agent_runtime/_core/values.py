@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic_core
 
 from agent_runtime._core.effects import NewId, Persist, ask
+from agent_runtime._core.requests import refuse_sets
 from agent_runtime._model import PutValue, Took, ValueRecord
 from agent_runtime.errors import ArgumentsRefused, LeaseLost, LedgerError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def text_of(value: Any, name: str) -> bytes:
     """Return a value as JSON text, or raise `ArgumentsRefused`: what is replayed has to equal what was delivered."""
+    refuse_sets(value, f"record({name!r})", done="Nothing was kept")
     try:
         text = pydantic_core.to_json(value, inf_nan_mode="constants")
         json.loads(text)

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from agent_runtime._model.key_formats import KEY_FORMATS, Format, check_format
+from agent_runtime._model.key_formats import Format, check_format
 from agent_runtime.config import defaults
-from agent_runtime.config._checks import Duration, header_name, one_of, seconds
+from agent_runtime.config._checks import Duration, check_settings, count, header_name, seconds
 from agent_runtime.config.jobs import PollPolicy
 from agent_runtime.config.policies import RetryPolicy, Timeouts
 from agent_runtime.errors import ConfigError
@@ -33,8 +33,9 @@ class HeaderCarrier:
     pattern: str | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
         header_name(self.name)
-        one_of("style", self.style, ("raw", "structured"))
+        count("HeaderCarrier: max_length", self.max_length)
         if self.pattern is not None:
             try:
                 re.compile(self.pattern)
@@ -51,6 +52,7 @@ class ReplayMark:
     value: str = "true"
 
     def __post_init__(self) -> None:
+        check_settings(self)
         header_name(self.header)
 
 
@@ -86,8 +88,7 @@ class Idempotency:
     key_bound_to_token: bool = False
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, tuple(KEY_FORMATS))
-        one_of("scheme", self.scheme, ("jcs", "python-json"))
+        check_settings(self)
         object.__setattr__(self, "lifetime", seconds("lifetime", self.lifetime, zero=False))
         for name in ("in_progress_ttl", "max_execution"):
             value = getattr(self, name)
@@ -103,6 +104,11 @@ class Member:
 
     name: str
     equals: str | int | bool
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if not self.name:
+            raise ConfigError("Member: name is empty; write the member's name, or a path like 'data.state'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +139,9 @@ class HttpLookup:
     confirm: HttpLookup | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
+        if not self.url:
+            raise ConfigError("HttpLookup: url is empty; write a URL or a path, such as '/operations/{key}'")
         if self.absence_is_proof and self.settle_after is None:
             raise ConfigError("absence_is_proof=True needs settle_after=: the seconds that the target may lag behind")
         if self.settle_after is not None:
@@ -175,9 +184,11 @@ class ToolContract:
     version: str = "1"
 
     def __post_init__(self) -> None:
-        one_of("kind", self.kind, ("read", "write"))
-        one_of("on_409", self.on_409, (None, "in_progress", "conflict", "replay"))
-        one_of("on_5xx", self.on_5xx, ("unknown", "not_applied", "stored"))
+        check_settings(self)
+        for status in self.stored_failures:
+            if not 400 <= status <= 599:
+                msg = f"ToolContract: stored_failures takes HTTP statuses from 400 to 599, not {status}"
+                raise ConfigError(msg)
         if self.on_5xx == "stored" and self.idempotency is None:
             raise ConfigError("on_5xx='stored' needs idempotency=: only a tool that honours keys stores its end")
 

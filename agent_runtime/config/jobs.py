@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_runtime.config import defaults
-from agent_runtime.config._checks import Duration, one_of, seconds
+from agent_runtime.config._checks import Duration, check_settings, seconds
 from agent_runtime.errors import ConfigError
 
 JobStatus = Literal["running", "succeeded", "completed_with_errors", "failed", "cancelled"]
@@ -86,6 +86,9 @@ class JobAdapter:
     read: Callable[[JobAnswer], JobReading]
     callback: Callable[[JobAnswer], JobReading] | None = None
 
+    def __post_init__(self) -> None:
+        check_settings(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollPolicy:
@@ -124,8 +127,7 @@ class PollPolicy:
     stream: str | None = None
 
     def __post_init__(self) -> None:
-        one_of("failed_effect", self.failed_effect, ("none", "possible"))
-        one_of("cancel", self.cancel, (None, "DELETE", "POST:cancel", "POST/cancel"))
+        check_settings(self)
         checked = {
             "first": seconds("first", self.first),
             "factor": seconds("factor", self.factor, least=1.0),

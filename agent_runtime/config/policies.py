@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_runtime.config import defaults
-from agent_runtime.config._checks import Duration, count, seconds
+from agent_runtime.config._checks import Duration, check_settings, count, seconds
 
 
 def _settle(policy: object, **values: float) -> None:
@@ -30,6 +30,7 @@ class Timeouts:
     step: Duration = defaults.STEP_DEADLINE
 
     def __post_init__(self) -> None:
+        check_settings(self)
         _settle(
             self,
             connect=seconds("connect", self.connect, zero=False),
@@ -57,6 +58,7 @@ class RetryPolicy:
     max_inline_wait: Duration = defaults.MAX_INLINE_WAIT
 
     def __post_init__(self) -> None:
+        check_settings(self)
         count("attempts", self.attempts)
         _settle(
             self,

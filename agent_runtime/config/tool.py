@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, create_model
 
 from agent_runtime._model.naming import check_name
-from agent_runtime.config._checks import header_name, header_value, one_of
+from agent_runtime.config._checks import check_arguments, header_name, header_value, one_of, shown
 from agent_runtime.config.auth import Auth, AuthProvider
 from agent_runtime.config.contract import ToolContract
 from agent_runtime.errors import ConfigError
@@ -40,6 +40,9 @@ class _ToolBase:
     sensitive: bool = False
     contract_declared: bool = field(default=True, repr=False)
 
+    def __post_init__(self) -> None:
+        self.result_adapter()
+
     @property
     def is_read(self) -> bool:
         """Whether the tool changes nothing."""
@@ -51,7 +54,7 @@ class _ToolBase:
             return None
         adapter: TypeAdapter[Any] | None = self.__dict__.get("_adapter")
         if adapter is None:
-            adapter = TypeAdapter(self.result)
+            adapter = _adapter(self.name, self.result)
             self.__dict__["_adapter"] = adapter
         return adapter
 
@@ -134,7 +137,7 @@ def Tool(  # noqa: N802  reads as the class it stands for
     Raises:
         ConfigError: a name, URL, header, format or carrier that cannot work.
     """
-    check_name("tool", name)
+    _check_types(Tool, name, locals())
     verb = method.upper()
     one_of("method", verb, METHODS)
     _check_url(name, url)
@@ -164,6 +167,34 @@ def Tool(  # noqa: N802  reads as the class it stands for
         description=description,
         contract_declared=contract is not None or verb in {"GET", "HEAD"},
     )
+
+
+def _check_types(maker: Callable[..., Any], name: object, given: Mapping[str, Any]) -> None:
+    """Hold what a tool is made of to the annotations; ``auth`` and ``result`` have checks of their own."""
+    if not isinstance(name, str):
+        msg = f"a tool's name is text, not {shown(name)}"
+        raise ConfigError(msg)
+    check_name("tool", name)
+    rest = {one: value for one, value in given.items() if one not in {"name", "auth", "result"}}
+    query = rest.get("query")
+    if isinstance(query, list):
+        rest["query"] = tuple(query)
+    check_arguments(f"tool {name!r}", maker, rest)
+    for arg, fill in (rest.get("fill") or {}).items():
+        if inspect.iscoroutinefunction(fill):
+            msg = f"tool {name!r}: fill[{arg!r}] is async; write a plain function that returns a JSON value"
+            raise ConfigError(msg)
+
+
+def _adapter(name: str, result: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(result)
+    except Exception as error:
+        msg = (
+            f"tool {name!r}: result must be a type that pydantic can check, which {result!r:.80} is not "
+            f"({type(error).__name__}); use a pydantic model, a built-in type such as dict, or leave it out"
+        )
+        raise ConfigError(msg) from error
 
 
 def _check_url(name: str, url: str) -> None:
@@ -244,6 +275,9 @@ def tool(
     """
 
     def wrap(fn: Callable[..., Any]) -> FunctionTool:
+        if not inspect.isroutine(fn):
+            msg = f"@tool makes a tool of a function, not of {shown(fn)}; a name goes into @tool(name=...)"
+            raise ConfigError(msg)
         return _function_tool(fn, name, contract, description, sensitive=sensitive, principal=principal)
 
     return wrap if function is None else wrap(function)
@@ -259,7 +293,8 @@ def _function_tool(
     principal: str | None,
 ) -> FunctionTool:
     tool_name = name if name is not None else getattr(fn, "__name__", "")
-    check_name("tool", tool_name)
+    settings = {"contract": contract, "description": description, "sensitive": sensitive, "principal": principal}
+    _check_types(tool, tool_name, settings)
     hints = _hints(fn, tool_name)
     fields: dict[str, Any] = {}
     key_parameter = None
@@ -277,7 +312,7 @@ def _function_tool(
     _check_sensitive(tool_name, sensitive=sensitive, contract=declared)
     return FunctionTool(
         name=tool_name,
-        args=create_model(f"{tool_name}_args", __config__={"extra": "forbid"}, **fields),
+        args=_args_model(tool_name, fields),
         result=hints.get("return"),
         contract=declared,
         contract_declared=contract is not None,
@@ -288,6 +323,14 @@ def _function_tool(
         key_parameter=key_parameter,
         principal=principal,
     )
+
+
+def _args_model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
+    try:
+        return create_model(f"{name}_args", __config__={"extra": "forbid"}, **fields)
+    except Exception as error:
+        msg = f"tool {name!r}: a parameter is annotated with what pydantic cannot check: {error}"
+        raise ConfigError(msg) from error
 
 
 def _hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:

@@ -443,21 +443,21 @@ def test_an_operation_at_work_is_not_decided(state):
     world, operation = unknown_operation()
     world.ledger.operations[operation.id] = dataclasses.replace(operation, state=state)
     with pytest.raises(ConfigError, match="at work or waiting"):
-        world.run(decide("", operation.id, True, None, "ann", "", "none"))
+        world.run(decide("", operation.id, True, None, "ann", "saw it", "none"))
 
 
 def test_what_is_not_there_is_not_decided():
     """An id that the ledger does not have is refused by name."""
     world, _ = unknown_operation()
     with pytest.raises(ConfigError, match="no operation 'x'"):
-        world.run(decide("", "x", True, None, "ann", "", "none"))
+        world.run(decide("", "x", True, None, "ann", "saw it", "none"))
 
 
 def test_another_tenants_operation_is_not_decided():
     """An id of another tenant is as if it were not there."""
     world, operation = unknown_operation()
     with pytest.raises(ConfigError, match="no operation"):
-        world.run(decide("another", operation.id, True, None, "ann", "", "none"))
+        world.run(decide("another", operation.id, True, None, "ann", "saw it", "none"))
 
 
 def test_a_decision_that_met_another_is_told():
@@ -466,7 +466,7 @@ def test_a_decision_that_met_another_is_told():
     stands = dataclasses.replace(operation, state=State.SUCCEEDED)
     told(world, Took.STATE_CONFLICT, operation=stands)
     with pytest.raises(ConfigError, match="succeeded"):
-        world.run(decide("", operation.id, True, None, "ann", "", "none"))
+        world.run(decide("", operation.id, True, None, "ann", "saw it", "none"))
 
 
 def test_a_decision_that_was_not_written_is_told():
@@ -482,7 +482,7 @@ def test_a_session_ends_once_everything_is_settled():
     world, operation = unknown_operation()
     with pytest.raises(UnsettledStep, match=r"step_001 \(unknown\)"):
         world.run(finish(world.desk(), SessionState.FINISHED))
-    world.run(decide("", operation.id, True, None, "ann", "", "none"))
+    world.run(decide("", operation.id, True, None, "ann", "saw it", "none"))
     world.run(finish(world.desk(), SessionState.FINISHED))
     assert world.ledger.state is SessionState.FINISHED
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from agent_runtime.config._checks import one_of
+from agent_runtime.config._checks import check_settings
 from agent_runtime.config.auth._secret import Secretive
 from agent_runtime.config.auth.ready import StaticToken, TokenCallable
 from agent_runtime.errors import ConfigError
@@ -41,6 +41,7 @@ class PrivateKey(Secretive):
     lifetime: int = 60
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if not self.key.strip().startswith(("-----BEGIN", "{")):
             raise ConfigError("PrivateKey(key=) must be the text of a PEM or of a JWK; nothing was sent")
         if not self.algorithm.startswith(("RS", "PS", "ES", "Ed")):
@@ -79,6 +80,7 @@ class _Client(Secretive):
     resource: str | tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_settings(self)
         _check_server(type(self).__name__, self.token_url, self.issuer)
         _check_client(self)
         for uri in texts(self.resource):
@@ -129,7 +131,6 @@ def _check_client(client: _Client) -> None:
     if not client.client_id:
         msg = f"{name}(client_id=) is empty"
         raise ConfigError(msg)
-    one_of("auth_method", client.method, ("client_secret_basic", "client_secret_post", "private_key_jwt", "none"))
     if client.method == "private_key_jwt" and client.private_key is None:
         msg = f"{name}: private_key_jwt needs private_key=PrivateKey(...)"
         raise ConfigError(msg)

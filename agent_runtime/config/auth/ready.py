@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from agent_runtime.config._checks import header_name, header_value
+from agent_runtime.config._checks import check_settings, header_name, header_value
 from agent_runtime.config.auth._secret import Secretive
 from agent_runtime.errors import ConfigError
 
@@ -25,6 +25,7 @@ class StaticToken(Secretive):
     principal: str = "static-token"
 
     def __post_init__(self) -> None:
+        check_settings(self)
         header_value("Authorization", self.token)
         if not self.token:
             raise ConfigError("StaticToken(token=) is empty; nothing was sent")
@@ -39,6 +40,7 @@ class ApiKey(Secretive):
     principal: str = "api-key"
 
     def __post_init__(self) -> None:
+        check_settings(self)
         header_name(self.header)
         header_value(self.header, self.key)
         if not self.key:
@@ -51,3 +53,6 @@ class TokenCallable(Secretive):
 
     function: TokenFunction = field(repr=False)
     principal: str = "callable"
+
+    def __post_init__(self) -> None:
+        check_settings(self)
