@@ -9,6 +9,7 @@ from agent_runtime._core.book import Book
 from agent_runtime._core.places import Ask
 from agent_runtime._core.tokens import Subject
 from agent_runtime.config import FunctionTool
+from agent_runtime.config._checks import function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +27,8 @@ class Report:
         sent: sent for the first time.
         resent: sent again under the same key, because an earlier attempt may have been applied.
         settled: found unsettled and settled.
-        unknown, pending, failed: what they are now.
+        unknown, pending, failed: what they are now, by the label of the first call; each operation stands once,
+            also where a second position joined it.
         refused: recorded as not started.
         not_reached: recorded, and no call of this object has come to them.
     """
@@ -50,6 +52,7 @@ class Desk:
         subject: on whose behalf the session calls.
         again: ids of operations that failed before this resume and are issued again when a call reaches them.
         words: sentences for a model that replace the English ones.
+        standing: the report's list that an operation stands in, and its label there, by the operation's id.
         keyed: labels of positions whose calls were answered by the caller's own key: they have no rows of their own.
     """
 
@@ -63,6 +66,7 @@ class Desk:
     report: Report = field(default_factory=Report)
     keyed: set[str] = field(default_factory=set)
     again: set[str] = field(default_factory=set)
+    standing: dict[str, tuple[list[str], str]] = field(default_factory=dict)
 
 
 FollowMode = Literal["wait", "next", "once", "detach"]
@@ -78,6 +82,10 @@ class Following:
     mode: FollowMode = "wait"
     listener: Callable[[Any], Any] | None = None
     patience: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.listener is not None:
+            function("on_progress", self.listener)
 
 
 WAITING: Final = Following()

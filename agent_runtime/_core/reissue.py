@@ -14,6 +14,7 @@ from agent_runtime._core.run import lease_lost
 from agent_runtime._model import Effect, NewOperation, NewStep, OperationRecord, Reserve, State, Took
 from agent_runtime._model.key_formats import check_key
 from agent_runtime._model.naming import reissue_label
+from agent_runtime.config._checks import flag
 from agent_runtime.errors import ConfigError, LedgerError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def reissue(desk: Desk, tool: AnyTool, label: str, *, effect_possible: bool = Fa
         ConfigError: there is no such step, or it did not fail so.
         LeaseLost, LedgerError: nothing was written.
     """
+    flag("effect_possible", effect_possible)
     step = desk.book.step(label)
     operation = None if step is None else desk.book.operation_of(step)
     if step is None or operation is None or not can_be_issued_again(operation, effect_possible=effect_possible):

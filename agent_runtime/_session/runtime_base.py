@@ -10,11 +10,12 @@ from agent_runtime._drive.tokens import TokenStore
 from agent_runtime._model import SessionState
 from agent_runtime._model.words import checked_words
 from agent_runtime._oauth import seal_of
-from agent_runtime._session.hold import check_session_alias, input_digest
+from agent_runtime._session.hold import check_session_alias, check_text, input_digest
 from agent_runtime._session.opening import opening
-from agent_runtime._session.settings import Settings, check_after_unknown
+from agent_runtime._session.settings import Settings, check_after_unknown, check_inputs
 from agent_runtime._session.table import table_of
 from agent_runtime.config import defaults
+from agent_runtime.config._checks import one_of, seconds, shown, text
 from agent_runtime.errors import ConfigError, SessionNotFound
 from agent_runtime.ledger import SqlLedger, current_owner, open_ledger
 
@@ -61,12 +62,17 @@ class RuntimeBase:
         probe: Probe | None = None,
     ) -> None:
         check_after_unknown(after_unknown)
-        if not tenant:
-            raise ConfigError("tenant must be a text that is not empty")
+        text("tenant", tenant)
+        check_inputs(clock, random, probe)
+        one_of("migrate", migrate, ("auto", "check"))
+        lease = seconds("lease", lease, zero=False)
         self._own_ledger: SqlLedger | None = None
         if isinstance(ledger, str):
             self._own_ledger = open_ledger(ledger, clock=clock, lease_seconds=lease, migrate=migrate)
             ledger = self._own_ledger
+        elif isinstance(ledger, type) or not hasattr(ledger, "claim"):
+            msg = f"ledger must be a URL such as 'sqlite:///agent.db', or an open ledger, not {shown(ledger)}"
+            raise ConfigError(msg)
         world = World(ledger=ledger, auth=auth)
         if clock is not None:
             world.clock = clock
@@ -105,7 +111,7 @@ class RuntimeBase:
 
     def register(self, *tools: AnyTool) -> None:
         """Take more tools; a name stands for one tool."""
-        self._settings.register(tools, stacklevel=2)
+        self._settings.register(tools, stacklevel=3)
 
     @property
     def ledger(self) -> Ledger:
@@ -119,6 +125,8 @@ class RuntimeBase:
         return current_owner(self._settings.world.new_id())
 
     def _start(self, alias: str | None, value: Any, actor: str | None) -> Steps[Claim]:
+        if actor is not None:
+            text("actor", actor)
         if alias is not None:
             check_session_alias(alias)
         settings, owner = self._settings, self._owner()
@@ -138,6 +146,9 @@ class RuntimeBase:
 
     def _open(self, alias: str, value: Any, wait: float, actor: str | None) -> Steps[Claim]:
         check_session_alias(alias)
+        wait = seconds("wait", wait)
+        if actor is not None:
+            text("actor", actor)
         settings, owner = self._settings, self._owner()
         session_id, digest = settings.world.new_id(), input_digest(value)
 
@@ -154,9 +165,8 @@ class RuntimeBase:
         return opening(claim, name=alias, tenant=settings.tenant, owner=owner, wait=wait)
 
     def _resume(self, name: str, wait: float) -> Steps[Claim]:
-        if not isinstance(name, str):
-            msg = f"a session is resumed by its id or alias, not by {type(name).__name__}"
-            raise ConfigError(msg)
+        check_text("a session's id or alias", name)
+        wait = seconds("wait", wait)
         settings, owner = self._settings, self._owner()
 
         def claim(ledger: Ledger) -> Future[Claim]:
@@ -165,6 +175,7 @@ class RuntimeBase:
         return opening(claim, name=name, tenant=settings.tenant, owner=owner, wait=wait)
 
     def _read(self, name: str) -> Job[Loaded | None]:
+        check_text("a session's id or alias", name)
         return Job(lambda ledger: ledger.load(name=name, tenant=self._settings.tenant))
 
     def _table(self, loaded: Loaded | None, name: str) -> StepTable:
@@ -174,6 +185,7 @@ class RuntimeBase:
         return table_of(loaded, self._settings)
 
     def _sessions(self, state: SessionState | str | None) -> Job[list[SessionRecord]]:
+        one_of("state", state, (None, *map(str, SessionState)))
         wanted = None if state is None else SessionState(state)
         return Job(lambda ledger: ledger.sessions(tenant=self._settings.tenant, state=wanted))
 

@@ -11,7 +11,7 @@ from agent_runtime._session.jobs import JobTable, job_table
 from agent_runtime._session.runtime_base import RuntimeBase, one
 from agent_runtime._session.telling import tell_by_tool, tell_by_tool_async
 from agent_runtime.config import defaults
-from agent_runtime.errors import ConfigError
+from agent_runtime.config._checks import count, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +42,13 @@ class _JobsBase(RuntimeBase):
         return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller)
 
     def _until(self, until: float | None) -> float:
-        return self._settings.world.ledger.now() if until is None else until
+        return self._settings.world.ledger.now() if until is None else seconds("until", until)
 
 
 def _checked(concurrency: int | None, default: int) -> int:
     if concurrency is None:
         return default
-    if concurrency < 1:
-        msg = f"concurrency must be 1 or more, not {concurrency!r}"
-        raise ConfigError(msg)
-    return concurrency
+    return count("concurrency", concurrency)
 
 
 class RuntimeJobs(_JobsBase):

@@ -10,6 +10,7 @@ from agent_runtime._core.handles import handle_of
 from agent_runtime._core.job_requests import cancel, errors_of
 from agent_runtime._model import State, Status
 from agent_runtime._session.shared import SessionBase
+from agent_runtime.config._checks import count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -46,6 +47,7 @@ class _JobsBase(SessionBase):
         return (yield from work(self._hold.desk, tool, asked, step, following))
 
     def _errors(self, step: str, limit: int) -> Steps[Any]:
+        count("limit", limit)
         tool, operation = self._recorded(step)
         return errors_of(self._hold.desk, tool, operation, step, limit)
 

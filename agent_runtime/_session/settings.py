@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime._http import streams_are_available
 from agent_runtime._model.key_formats import check_secret, check_sensitive
-from agent_runtime.config import defaults, warn_without_contract
+from agent_runtime.config import FunctionTool, HttpTool, defaults, warn_without_contract
+from agent_runtime.config._checks import count, function, shown, text
 from agent_runtime.config.auth import AuthProvider
 from agent_runtime.errors import ConfigError, UnknownTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from agent_runtime._core.attention import Attention
     from agent_runtime._drive import AsyncDriver, Driver, World
     from agent_runtime._drive.tokens import TokenStore
@@ -38,13 +38,23 @@ class Settings:
     telling: threading.Lock = field(default_factory=threading.Lock)
     words: Mapping[str, str] | None = None
     tools: dict[str, AnyTool] = field(default_factory=dict)
+    closed: bool = False
     notify: Callable[[], Any] = field(init=False)
     driver: Driver = field(init=False)
     async_driver: AsyncDriver = field(init=False)
 
     def __post_init__(self) -> None:
         check_after_unknown(self.after_unknown)
+        text("tenant", self.tenant)
+        if self.actor is not None:
+            text("actor", self.actor)
+        count("body_limit", self.body_limit)
+        if self.on_attention is not None and not isinstance(self.on_attention, str | HttpTool):
+            function("on_attention", self.on_attention)
         if self.key_secret is not None:
+            if not isinstance(self.key_secret, bytes):
+                msg = f"key_secret must be bytes, not {shown(self.key_secret)}"
+                raise ConfigError(msg)
             check_secret(self.key_secret)
         if self.world.auth is not None and not isinstance(self.world.auth, AuthProvider):
             msg = f"auth must be one of agent_runtime's credentials, not {type(self.world.auth).__name__}"
@@ -52,23 +62,32 @@ class Settings:
         self.tokens.check(None, self.world.auth)
 
     def register(self, tools: Iterable[AnyTool], *, stacklevel: int) -> None:
-        """Take tools by name; a name stands for one tool."""
+        """Take tools by name, all or none; a name stands for one tool."""
+        if isinstance(tools, str | Mapping | HttpTool | FunctionTool) or not isinstance(tools, Iterable):
+            msg = f"tools must be a list of tools, such as tools=[debit], not {shown(tools)}"
+            raise ConfigError(msg)
+        taken = dict(self.tools)
         for tool in tools:
-            if not hasattr(tool, "contract"):
-                msg = f"{tool!r} is no tool; make one with Tool(...) or @tool"
-                raise ConfigError(msg)
-            if self.tools.get(tool.name, tool) is not tool:
-                msg = f"two tools are named {tool.name!r}; names stand in keys and in the ledger, so each needs its own"
-                raise ConfigError(msg)
-            if tool.sensitive:
-                check_sensitive("uuid", self.key_secret)
-            self.tokens.check(tool, self.world.auth)
-            if tool.contract.polling.stream is not None and not streams_are_available():
-                msg = f"tool {tool.name!r} has PollPolicy(stream=): pip install 'agent-runtime-ledger[sse]'"
-                raise ConfigError(msg)
+            self._check(tool, taken)
+            taken[tool.name] = tool
+        for tool in taken.values():
             if tool.name not in self.tools:
                 warn_without_contract(tool, stacklevel=stacklevel + 1)
-            self.tools[tool.name] = tool
+        self.tools.update(taken)
+
+    def _check(self, tool: AnyTool, taken: Mapping[str, AnyTool]) -> None:
+        if not isinstance(tool, HttpTool | FunctionTool):
+            msg = f"{shown(tool)} is no tool; make one with Tool(...) or @tool"
+            raise ConfigError(msg)
+        if taken.get(tool.name, tool) is not tool:
+            msg = f"two tools are named {tool.name!r}; names stand in keys and in the ledger, so each needs its own"
+            raise ConfigError(msg)
+        if tool.sensitive:
+            check_sensitive("uuid", self.key_secret)
+        self.tokens.check(tool, self.world.auth)
+        if tool.contract.polling.stream is not None and not streams_are_available():
+            msg = f"tool {tool.name!r} has PollPolicy(stream=): pip install 'agent-runtime-ledger[sse]'"
+            raise ConfigError(msg)
 
     def tool(self, tool: AnyTool | str) -> AnyTool:
         """Return a registered tool by itself or by name, or raise `UnknownTool`."""
@@ -94,6 +113,19 @@ class Settings:
             else:
                 made[name] = fill()
         return made
+
+
+def check_inputs(clock: object, random: object, probe: object) -> None:
+    """Raise `ConfigError` unless the inputs of a runtime can serve as what they stand for; None is the usual one."""
+    if clock is not None:
+        missing = [name for name in ("wall", "boottime", "sleep", "sleep_async") if not hasattr(clock, name)]
+        if missing or isinstance(clock, type):
+            lacks = f", which has no {', '.join(missing)}" if missing else ""
+            msg = f"clock must be a clock such as agent_runtime.testing.VirtualClock(), not {shown(clock)}{lacks}"
+            raise ConfigError(msg)
+    for name, value in (("random", random), ("probe", probe)):
+        if value is not None:
+            function(name, value)
 
 
 def check_after_unknown(value: object) -> None:

@@ -474,7 +474,7 @@ def test_a_decision_that_was_not_written_is_told():
     world, operation = unknown_operation()
     told(world, Took.REFUSED, error="NUL")
     with pytest.raises(LedgerError, match="say it again"):
-        world.run(decide("", operation.id, True, None, "ann", "\x00", "none"))
+        world.run(decide("", operation.id, True, None, "ann", "saw it", "none"))
 
 
 def test_a_session_ends_once_everything_is_settled():
