@@ -20,6 +20,7 @@
         * SessionBusy            another owner holds the lease
         * SessionExists          the alias is taken
         * SessionNotFound        no such session
+        * SessionClosed          closed here, or its runtime was; it stands in the ledger and can be resumed
         * SessionFinished        it replays, it takes no new call
         * InputChanged           opened again with another input
         * LeaseLost              another worker took the session over
@@ -192,11 +193,15 @@ class SessionBusy(SessionError):
 
 
 class SessionExists(SessionError):
-    """The alias is taken; ``Session.open`` or ``Session.resume`` take it up."""
+    """The alias is taken; ``runtime.open`` or ``runtime.resume`` take it up."""
 
 
 class SessionNotFound(SessionError):
     """No session with this id or alias stands in this ledger."""
+
+
+class SessionClosed(SessionError):
+    """This session object was closed, or its runtime was; the session itself is unhurt and can be resumed."""
 
 
 class SessionFinished(SessionError):

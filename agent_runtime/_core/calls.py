@@ -15,7 +15,7 @@ from agent_runtime._core.step import perform
 from agent_runtime._model import SETTLED, Deliver, OperationRecord, Outcome, SessionState, State, Took
 
 if TYPE_CHECKING:
-    from agent_runtime._core.desk import Call, Desk, Following, Report
+    from agent_runtime._core.desk import Call, Desk, Following
     from agent_runtime._core.effects import Steps
     from agent_runtime._core.places import Place
     from agent_runtime._model import Source, StepRecord
@@ -71,12 +71,13 @@ def _replayed(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     assert step is not None
     assert operation is not None
     desk.report.replayed.append(place.label)
-    stay = ""
+    stay, since = "", None
     if place.as_delivered and step.delivered is not None:
+        since = operation.state if operation.state in SETTLED else None
         operation, stay = restored(operation, step.delivered)
     else:
         yield from _tell_end(desk, operation, step)
-    return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay, words=desk.words)
+    return outcome_of(operation, call.tool, place.label, source="ledger", stay=stay, since=since, words=desk.words)
 
 
 def work(
@@ -109,7 +110,7 @@ def work(
         desk.book.update(run.operation)
     source: Source = "sent" if run.sent else "ledger"
     outcome = outcome_of(run.operation, tool, label, source=source, stay=run.stay, words=desk.words)
-    _note(desk.report, run, label, was_new=before is State.READY and operation.attempts == 0)
+    _note(desk, run, label, was_new=before is State.READY and operation.attempts == 0)
     step = desk.book.step(label)
     if step is None or not delivers:
         return outcome
@@ -123,20 +124,23 @@ def work(
     return outcome
 
 
-def _note(report: Report, run: Run, label: str, *, was_new: bool) -> None:
-    state = run.operation.state
+def _note(desk: Desk, run: Run, label: str, *, was_new: bool) -> None:
+    report, state, ident = desk.report, run.operation.state, run.operation.id
     if run.resent:
         report.resent.append(label)
     elif run.sent:
         report.sent.append(label)
     if not was_new and state in SETTLED:
         report.settled.append(label)
-    if state is State.UNKNOWN:
-        report.unknown.append(label)
-    elif state is State.FAILED:
-        report.failed.append(label)
-    elif state not in SETTLED:
-        report.pending.append(label)
+    stood, label = desk.standing.pop(ident, ([], label))  # an operation stands once, under its first label
+    if label in stood:
+        stood.remove(label)
+    stands = {State.UNKNOWN: report.unknown, State.FAILED: report.failed}.get(state)
+    if stands is None and state not in SETTLED:
+        stands = report.pending
+    if stands is not None:
+        stands.append(label)
+        desk.standing[ident] = stands, label
 
 
 def _tell_end(desk: Desk, operation: OperationRecord, step: StepRecord) -> Steps[None]:

@@ -261,9 +261,15 @@ def status_of(result: Result) -> int | None:
 
 
 def error_of(result: Result) -> bytes | None:
-    """Return what went wrong as JSON text, or None where nothing did."""
+    """Return what went wrong as JSON text, or None where nothing did; our own transport's words are marked as such."""
     if isinstance(result, Returned) or (isinstance(result, Answer) and result.status < 300):
         return None
     seen: dict[str, Any]
-    seen = describe_error(result) if isinstance(result, Answer) else {"error": result.error, "detail": result.detail}
+    if isinstance(result, Answer):
+        seen = describe_error(result)
+    else:
+        seen = {"error": result.error, "detail": result.detail}
+        if isinstance(result, SendFailure) or result.transport:
+            sent = result.maybe_sent if isinstance(result, SendFailure) else not result.proof
+            seen |= {"seen_by": "transport", "maybe_sent": sent}
     return json.dumps(seen, ensure_ascii=True, separators=(",", ":")).encode()

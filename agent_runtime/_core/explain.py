@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.handles import handle_of
+from agent_runtime._core.outcomes import moment_text
 from agent_runtime._core.settle import Move, expired, next_move
 from agent_runtime._model import SETTLED, State
 
@@ -22,7 +23,11 @@ def what_next(operation: OperationRecord | None, tool: AnyTool | None, *, now: f
         return "deliver from the ledger"
     if tool is None:
         return f"nothing: tool {operation.tool!r} is not registered"
-    wait = f", not before {operation.resume_at:.0f}" if operation.resume_at and operation.resume_at > now else ""
+    wait = (
+        f", not before {moment_text(operation.resume_at, now)}"
+        if operation.resume_at and operation.resume_at > now
+        else ""
+    )
     if operation.state is State.READY:
         return "cancel it: its expires_at has passed" if expired(operation, now) else "send" + wait
     if operation.state is State.ACCEPTED:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.handles import handle_of
 from agent_runtime._core.results import read_result
+from agent_runtime._core.settle import only_a_decision
 from agent_runtime._model import (
     SETTLED,
     BodyState,
@@ -20,7 +22,7 @@ from agent_runtime._model import (
     ToolResult,
 )
 from agent_runtime._model.words import BECAUSE as BECAUSE  # noqa: PLC0414  the table belongs to this module's readers too
-from agent_runtime._model.words import Sentence, sentences, why_of
+from agent_runtime._model.words import Sentence, seen_by_transport, sentences, why_of
 from agent_runtime.errors import (
     KeyConflict,
     PartialResult,
@@ -60,6 +62,7 @@ def outcome_of(
     *,
     source: Source,
     stay: str = "",
+    since: State | None = None,
     words: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Return what a caller is told of an operation at a step.
@@ -70,6 +73,7 @@ def outcome_of(
         step: the label.
         source: ``sent`` if this process sent it.
         stay: why nothing more could be done.
+        since: the state in which it ended after it was delivered as it stands in ``operation``.
         words: sentences for a model in place of the English ones.
     """
     status = STATUS[operation.state]
@@ -79,6 +83,8 @@ def outcome_of(
         status = Status.TIMED_OUT
     value, result_state, unusable = _value(operation, tool)
     why = why_of(operation.state, operation.reason, operation.effect, unusable=unusable, stay=stay)
+    if since is not None:
+        why += (("since_settled", (("state", str(since)),)),)
     handle = handle_of(operation) if operation.handle else None
     return Outcome(
         status=status,
@@ -93,7 +99,7 @@ def outcome_of(
         result_state=result_state,
         value=value,
         raw=operation.result if operation.state in SETTLED else None,
-        error=json.loads(operation.error) if operation.error else None,
+        error=_error(operation),
         kind=_kind(operation),
         source=source,
         server_replayed=operation.server_replayed,
@@ -106,6 +112,8 @@ def outcome_of(
         progress=handle.progress if handle else None,
         counts=handle.counts if handle else None,
         errors_url=handle.errors_url if handle else None,
+        decide_only=status is Status.UNKNOWN and only_a_decision(operation, tool.contract, stay=stay),
+        since=since,
         message=sentences(None, why),
         why=why,
         words=words,
@@ -119,6 +127,15 @@ def _value(operation: OperationRecord, tool: AnyTool) -> tuple[Any, ResultState 
         return None, operation.result_state, ""
     reading = read_result(operation.result or b"", BodyState.WHOLE, tool)
     return reading.value, reading.state, reading.problem
+
+
+def _error(operation: OperationRecord) -> dict[str, Any] | None:
+    if not operation.error:
+        return None
+    error: dict[str, Any] = json.loads(operation.error)
+    if error.get("seen_by") == "transport" and operation.request is not None:
+        error["target"] = operation.origin
+    return error
 
 
 def _kind(operation: OperationRecord) -> str | None:
@@ -155,6 +172,7 @@ def not_started(place: Place, tool: str, session_id: str, words: Mapping[str, st
 def result_of(outcome: Outcome) -> ToolResult[Any]:
     """Return the result of an outcome that has one."""
     assert outcome.key is not None
+    assert outcome.source is not None
     return ToolResult(
         value=outcome.value,
         key=outcome.key,
@@ -166,8 +184,11 @@ def result_of(outcome: Outcome) -> ToolResult[Any]:
     )
 
 
-def error_of(outcome: Outcome, *, allow_partial: bool = False) -> StepError | None:
-    """Return the error that says what an outcome says, or None if it has a result that can be used."""
+def error_of(outcome: Outcome, *, allow_partial: bool = False, now: float | None = None) -> StepError | None:
+    """Return the error that says what an outcome says, or None if it has a result that can be used.
+
+    ``now``: UTC epoch seconds, for how long a wait still is.
+    """
     if outcome.ok or (allow_partial and outcome.status is Status.COMPLETED_WITH_ERRORS):
         return None
     build = _BUILD[outcome.status]
@@ -175,6 +196,8 @@ def error_of(outcome: Outcome, *, allow_partial: bool = False) -> StepError | No
         build = _result_invalid
     if outcome.reason == Reason.KEY_CONFLICT and outcome.status is Status.FAILED:
         build = _key_conflict
+    if build is _pending:
+        return _pending(outcome, now)
     return build(outcome)
 
 
@@ -192,67 +215,107 @@ def _where(outcome: Outcome) -> str:
     return f"session {outcome.session_id}, step {outcome.step} ({outcome.tool})"
 
 
+def _text(*parts: str) -> str:
+    """Return sentences one after another, without those that are empty."""
+    return " ".join(part for part in parts if part)
+
+
 def _said(outcome: Outcome) -> str:
-    if not outcome.error:
+    """Return who said what: the tool, or our own side of the connection."""
+    error = outcome.error
+    if not error:
         return ""
-    text = json.dumps(outcome.error, ensure_ascii=False)
-    return f" It said: {text[:600]}"
+    if error.get("seen_by") == "transport":
+        detail = str(error.get("detail") or "")
+        return _text(seen_by_transport(outcome), f"Its text: {detail[:600]}" if detail else "")
+    who = "There is no token that can be used" if error.get("seen_by") == "authorisation" else "It said"
+    text = json.dumps({name: value for name, value in error.items() if name != "seen_by"}, ensure_ascii=False)
+    return f"{who}: {text[:600]}"
+
+
+def moment_text(moment: float, now: float | None) -> str:
+    """Return a moment (UTC epoch seconds) as text, with the seconds until then where ``now`` is known."""
+    text = dt.datetime.fromtimestamp(moment, dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return text if now is None else f"{text} (in {max(0.0, moment - now):.0f} s)"
 
 
 def _failed(outcome: Outcome) -> StepError:
     effect = outcome.effect or Effect.NONE
     stands = "nothing took effect" if effect is Effect.NONE else "PART of it may have taken effect"
-    msg = f"{_where(outcome)}: failed, {stands}. {outcome.message}{_said(outcome)}"
+    msg = _text(f"{_where(outcome)}: failed, {stands}.", outcome.message, _said(outcome))
     return StepFailed(msg, effect=str(effect), **_ids(outcome))
 
 
 def _key_conflict(outcome: Outcome) -> StepError:
-    msg = (
+    msg = _text(
         f"{_where(outcome)}: the tool says that key {outcome.key} was used with another payload. Nothing took effect "
-        f"by this call, and no new key is made. Look for what else sends this key.{_said(outcome)}"
+        "by this call, and no new key is made. Look for what else sends this key.",
+        _said(outcome),
     )
     return KeyConflict(msg, **_ids(outcome))
 
 
+ENDED_SINCE: Final = (
+    "The code is given this again because it went on after it. There is nothing to decide: session.steps() shows how "
+    "it ended"
+)
+
+
 def _unknown(outcome: Outcome) -> StepError:
-    msg = (
-        f"{_where(outcome)}: it is NOT known whether it took effect. {outcome.message}{_said(outcome)} Do not call it "
-        "again under another key. The same call, session.settle() or a resume settles it by evidence; if you have seen "
-        f"what became of it, say so: runtime.decide({outcome.operation_id!r}, succeeded=True, result=..., by=..., "
-        "evidence=...)"
-    )
-    return StepUnknown(msg, **_ids(outcome))
+    decide = f"runtime.decide({outcome.operation_id!r}, succeeded=True, result=..., by=..., evidence=...)"
+    if outcome.since is not None:
+        happened, ways = "it was NOT known whether it took effect.", ENDED_SINCE
+    elif outcome.decide_only:
+        happened = "it is NOT known whether it took effect."
+        ways = (
+            "Do not call it again, under this key or another. Nothing settles it by itself: look at the target, then "
+            f"say what you saw: {decide}"
+        )
+    else:
+        happened = "it is NOT known whether it took effect."
+        ways = (
+            "Do not call it again under another key. The same call, session.settle() or a resume settles it by "
+            f"evidence; if you have seen what became of it, say so: {decide}"
+        )
+    return StepUnknown(_text(f"{_where(outcome)}: {happened}", outcome.message, _said(outcome), ways), **_ids(outcome))
 
 
-def _pending(outcome: Outcome) -> StepError:
+def _pending(outcome: Outcome, now: float | None = None) -> StepError:
     next_ = {
         "job": "It is followed by its job id; do not start it again.",
         "parked": "The same call goes on with it later, under the same key.",
         "auth": "Bring new credentials, then the same call goes on with it under the same key.",
         "approval": "Once it is granted, the same call goes on with it.",
     }[outcome.kind or "parked"]
-    when = f" Not before {outcome.resume_at:.0f} (UTC epoch seconds)." if outcome.resume_at else ""
-    msg = f"{_where(outcome)}: not finished. {outcome.message}{_said(outcome)}{when} {next_}"
+    when = f"Not before {moment_text(outcome.resume_at, now)}." if outcome.resume_at else ""
+    happened = "not finished."
+    if outcome.since is not None:
+        happened, when, next_ = "it was not finished.", "", ENDED_SINCE
+    msg = _text(f"{_where(outcome)}: {happened}", outcome.message, _said(outcome), when, next_)
     return StepPending(msg, kind=outcome.kind or "parked", resume_at=outcome.resume_at, **_ids(outcome))
 
 
 def _partial(outcome: Outcome) -> StepError:
-    msg = f"{_where(outcome)}: done, with errors in it. {outcome.message} outcome.value holds what was done"
+    msg = _text(f"{_where(outcome)}: done, with errors in it.", outcome.message, "outcome.value holds what was done")
     return PartialResult(msg, **_ids(outcome))
 
 
 def _result_invalid(outcome: Outcome) -> StepError:
-    msg = (
-        f"{_where(outcome)}: it took effect, and its result is {outcome.result_state}. {outcome.message} It is never "
-        "sent again; .raw holds the bytes that came"
+    msg = _text(
+        f"{_where(outcome)}: it took effect, and its result is {outcome.result_state}.",
+        outcome.message,
+        "It is never sent again; .raw holds the bytes that came",
     )
     return ResultInvalid(msg, result_state=str(outcome.result_state), raw=outcome.raw or b"", **_ids(outcome))
 
 
 def _not_started(outcome: Outcome) -> StepError:
-    msg = f"{_where(outcome)}: NOT started, nothing was sent. {outcome.message}"
+    msg = _text(f"{_where(outcome)}: NOT started, nothing was sent.", outcome.message)
     if outcome.reason == "diverged":
-        msg += " Call what is recorded, replan, or use another branch or address"
+        msg += (
+            " Call what is recorded here, or give this call a branch() or an address (at=) of its own; another plan is "
+            "another session"
+        )
         return PlanDiverged(msg, **_ids(outcome))
     msg += (
         " Settle it first (the same call, session.settle() or runtime.decide()), or use another branch or "
@@ -262,7 +325,8 @@ def _not_started(outcome: Outcome) -> StepError:
 
 
 def _cancelled(outcome: Outcome) -> StepError:
-    return StepCancelled(f"{_where(outcome)}: cancelled, nothing took effect. {outcome.message}", **_ids(outcome))
+    msg = _text(f"{_where(outcome)}: cancelled, nothing took effect.", outcome.message)
+    return StepCancelled(msg, **_ids(outcome))
 
 
 _BUILD: Final = {

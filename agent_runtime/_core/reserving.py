@@ -190,7 +190,7 @@ def _not_reserved(desk: Desk, calls: list[tuple[Call, Place]], outcome: WriteOut
     if holder.state not in SETTLED:
         msg = (
             f"{where}: key {holder.key!r} is that of step {holder.label} of session {holder.session_id}, which is "
-            f"{holder.state}. Nothing was written or sent. Settle it there: Session.resume({holder.session_id!r})"
+            f"{holder.state}. Nothing was written or sent. Settle it there: runtime.settle({holder.session_id!r})"
         )
         raise UnsettledStep(msg, key=holder.key, blocking=holder.label, blocking_session=holder.session_id, **ids)
     desk.report.replayed.append(place.label)

@@ -202,6 +202,7 @@ def stop_for_auth(run: Run, problem: NoCredential) -> Steps[None]:
 
 def _told(problem: NoCredential) -> bytes:
     told = {
+        "seen_by": "authorisation",
         "error": f"token_{problem.kind}",
         "detail": problem.message,
         "code": problem.error,

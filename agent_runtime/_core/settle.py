@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_runtime._model import Reason
 from agent_runtime.config import defaults
@@ -12,6 +12,9 @@ from agent_runtime.config import defaults
 if TYPE_CHECKING:
     from agent_runtime._model import OperationRecord
     from agent_runtime.config import Idempotency, ToolContract
+
+
+NO_LOOK_UP: Final = ", and it has no look-up"
 
 
 class Move(StrEnum):
@@ -46,7 +49,18 @@ def next_move(operation: OperationRecord, contract: ToolContract, *, now: float,
         return Decision(Move.RESEND)
     if contract.lookup is not None:
         return Decision(Move.LOOK_UP, obstacle)
-    return Decision(Move.STAY, obstacle + ", and it has no look-up")
+    return Decision(Move.STAY, obstacle + NO_LOOK_UP)
+
+
+def only_a_decision(operation: OperationRecord, contract: ToolContract, *, stay: str) -> bool:
+    """Whether nothing but a person's word can settle an unknown operation. ``stay``: why nothing more was done."""
+    if contract.polling.source is not None:  # a callback may still come
+        return False
+    if operation.reason is Reason.KEY_CONFLICT:
+        return True
+    if contract.lookup is not None or operation.kind == "read":
+        return False
+    return contract.idempotency is None or operation.no_resend or stay.endswith(NO_LOOK_UP)
 
 
 def resend_obstacle(

@@ -49,10 +49,14 @@ class Outcome:
         state, reason, effect, result_state: what the ledger says; None where no operation was made.
         value: decoded result; None unless succeeded or completed with errors.
         raw: bytes of the result as they came.
-        error: what the tool or the transport said, as plain JSON values.
+        error: what the tool said, as plain JSON values; with ``seen_by`` it is what was seen on our side: ``transport``
+            (no answer came; ``target`` is where none came from) or ``authorisation`` (there is no token).
         kind: of a pending one: ``job``, ``parked``, ``approval`` or ``auth``.
         operation_id: what ``runtime.decide`` takes.
         blocking: of one that was not started, the label of the unsettled step in the way.
+        source: ``sent`` if this process sent it, ``ledger`` if not; None where nothing was started.
+        decide_only: of an unknown one: no call, `settle` or resume can settle it any more, only ``runtime.decide``.
+        since: of an unsettled outcome that is replayed because the code went on after it: how the step ended since.
         job_id, status_url, started_at, progress: of a job; UTC epoch seconds, per cent.
         counts, errors_url: of a job done in part; ``session.errors`` fetches what is behind the URL.
         message: why it stands so, in English.
@@ -73,7 +77,7 @@ class Outcome:
     raw: bytes | None = field(default=None, repr=False)
     error: dict[str, Any] | None = None
     kind: str | None = None
-    source: Source = "sent"
+    source: Source | None = None
     server_replayed: bool = False
     attempts: int = 0
     resume_at: float | None = None
@@ -81,6 +85,8 @@ class Outcome:
     job_id: str | None = None
     status_url: str | None = None
     blocking: str | None = None
+    decide_only: bool = False
+    since: State | None = None
     started_at: float | None = None
     progress: float | None = None
     counts: Mapping[str, Any] | None = None

@@ -50,7 +50,7 @@ NOT_STARTED: Final = {
         "Do not ask for it again in other words. The earlier call has to be settled first; report that it is open."
     ),
     "diverged": "Go by what stands there. If this call is wanted besides, ask for it in a new message.",
-    "refused_input": "Correct the arguments and call it again.",
+    "refused_input": "Correct the arguments or the name, and call it again.",
     "key_conflict": "Do not report success; a person has to look at the key.",
 }
 """Advice for a call that was not started, by reason."""
@@ -92,6 +92,11 @@ OTHER: Final = {
     "unusable": "The result cannot be used: {problem}.",
     "stays": "It is not sent again now: {why}.",
     "job_stays": "Nobody looks at its job now: {why}.",
+    "since_settled": "That was so when the code went on; since then it has ended: it is {state}.",
+    "since.advice": "Go by how it ended, and do not call it again for this.",
+    "transport.no_connection": "No connection could be made to {target} ({error}).",
+    "transport.not_sent": "The request could not be sent to {target} ({error}).",
+    "transport.no_answer": "No usable answer came from {target} ({error}).",
     "diverged": "The ledger has another call here: {tool} with other arguments.",
     "unsettled": "{blocking} is not settled yet, so nothing else is written on this branch.",
     "result_unusable.happened": "The call took effect, but its result is {state} and cannot be used.",
@@ -177,17 +182,8 @@ def why_of(
 def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return an outcome as plain JSON values for a model."""
     words = words if words is not None else outcome.words
-    happened, advice = say(words, f"{outcome.status}.happened"), say(words, f"{outcome.status}.advice")
-    if outcome.status is Status.FAILED:
-        happened += " " + say(words, f"effect.{outcome.effect or Effect.NONE}")
-    elif outcome.status is Status.NOT_STARTED and f"not_started.{outcome.reason}" in ENGLISH:
-        advice = say(words, f"not_started.{outcome.reason}")
-    if outcome.errors_url is not None:
-        advice += " " + say(words, "errors.advice")
-    if outcome.result_state not in {None, ResultState.OK}:
-        happened = say(words, "result_unusable.happened", state=str(outcome.result_state))
-        advice = say(words, "result_unusable.advice")
-    why = sentences(words, outcome.why) if outcome.why else outcome.message
+    happened, advice = _happened(outcome, words)
+    why = sentences(words, outcome.why) if outcome.why else _sentence(outcome.message)
     said: dict[str, Any] = {
         "status": str(outcome.status),
         "done": outcome.done,
@@ -201,9 +197,45 @@ def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[
             said[name] = dict(value) if name == "counts" else value
     if outcome.status in {Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS}:
         said.update(_result(outcome))
+    elif outcome.error and outcome.error.get("seen_by") == "transport":
+        said["transport_error"] = seen_by_transport(outcome, words)
     elif outcome.error:
         said["tool_said_untrusted"] = _quote(outcome.error)
     return said
+
+
+def _sentence(text: str) -> str:
+    return text if not text or text.endswith(".") else text + "."
+
+
+def _happened(outcome: Outcome, words: Mapping[str, str] | None) -> tuple[str, str]:
+    """Return what happened, and what to do next."""
+    happened, advice = say(words, f"{outcome.status}.happened"), say(words, f"{outcome.status}.advice")
+    if outcome.status is Status.FAILED:
+        happened += " " + say(words, f"effect.{outcome.effect or Effect.NONE}")
+    elif outcome.status is Status.NOT_STARTED and f"not_started.{outcome.reason}" in ENGLISH:
+        advice = say(words, f"not_started.{outcome.reason}")
+    if outcome.since is not None:
+        advice = say(words, "since.advice")
+    if outcome.errors_url is not None:
+        advice += " " + say(words, "errors.advice")
+    if outcome.result_state not in {None, ResultState.OK}:
+        happened = say(words, "result_unusable.happened", state=str(outcome.result_state))
+        advice = say(words, "result_unusable.advice")
+    return happened, advice
+
+
+NO_CONNECTION: Final = frozenset({"ConnectError", "ConnectTimeout", "ProxyError"})
+
+
+def seen_by_transport(outcome: Outcome, words: Mapping[str, str] | None = None) -> str:
+    """Return what our side of the connection saw, by the error's class alone: its text may quote the other side."""
+    error = outcome.error or {}
+    name = str(error.get("error"))
+    how = "not_sent" if not error.get("maybe_sent", True) else "no_answer"
+    if how == "not_sent" and name in NO_CONNECTION:
+        how = "no_connection"
+    return say(words, f"transport.{how}", target=str(error.get("target", outcome.tool)), error=name)
 
 
 def _result(outcome: Outcome) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.session_jobs import AsyncSessionJobs, settling
 from agent_runtime._session.shared import logger
 from agent_runtime.config import defaults
-from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
+from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnknownTool, UnsettledStep
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
     from types import TracebackType
 
     from agent_runtime._core.desk import Call
@@ -30,45 +30,32 @@ if TYPE_CHECKING:
     from agent_runtime._core.job_progress import JobProgress
     from agent_runtime._core.places import Place
     from agent_runtime._session.hold import Hold
+    from agent_runtime._session.opening import Opening
     from agent_runtime._session.runtime import AsyncRuntime
     from agent_runtime.config import AnyTool, SubjectToken
 
 R = TypeVar("R")
 
 
-class Opening:
-    """What ``start``, ``open`` and ``resume`` return: serves ``await`` and ``async with``."""
-
-    def __init__(self, opened: Coroutine[Any, Any, AsyncSession]) -> None:
-        self._opened = opened
-        self._session: AsyncSession | None = None
-
-    def __await__(self) -> Generator[Any, Any, AsyncSession]:
-        return self._opened.__await__()
-
-    async def __aenter__(self) -> AsyncSession:
-        self._session = await self._opened
-        return self._session
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._session is not None
-        await self._session.__aexit__(kind, error, trace)
-
-
 class AsyncSession(AsyncSessionJobs):
     """One plan's life: calls of tools as durable, named steps.
 
-    As a context manager it finishes the session if the block ends normally with nothing unsettled; by an exception it
-    stays open, and its lease is released. Calls by counter are numbered in their order; `branch` gives parallel work
-    counters of its own, ``at=`` names a position from outside.
+    As a context manager it finishes the session if the block ends normally with nothing unsettled, unless it was opened
+    with ``finish=False``; by an exception it stays open, and its lease is released. Calls by counter are numbered in
+    their order; `branch` gives parallel work counters of its own, ``at=`` names a position from outside.
     """
 
     @classmethod
-    def start(cls, alias: str | None = None, *, runtime: AsyncRuntime, input: Any = None) -> Opening:  # noqa: A002
+    def start(
+        cls,
+        alias: str | None = None,
+        *,
+        runtime: AsyncRuntime,
+        input: Any = None,  # noqa: A002
+        finish: bool = True,
+    ) -> Opening:
         """Make a new session; raises `SessionExists` if the alias stands."""
-        return runtime.start(alias, input=input)
+        return runtime.start(alias, input=input, finish=finish)
 
     @classmethod
     def open(
@@ -78,6 +65,7 @@ class AsyncSession(AsyncSessionJobs):
         runtime: AsyncRuntime,
         input: Any = None,  # noqa: A002
         wait: float = defaults.SESSION_WAIT,
+        finish: bool = True,
     ) -> Opening:
         """Start the session of this alias, or resume it; claims and loads, sends nothing.
 
@@ -85,11 +73,17 @@ class AsyncSession(AsyncSessionJobs):
             InputChanged: it was opened with another ``input``.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.open(alias, input=input, wait=wait)
+        return runtime.open(alias, input=input, wait=wait, finish=finish)
 
     @classmethod
     def resume(
-        cls, name: str, *, runtime: AsyncRuntime, wait: float = defaults.SESSION_WAIT, reissue_failed: bool = False
+        cls,
+        name: str,
+        *,
+        runtime: AsyncRuntime,
+        wait: float = defaults.SESSION_WAIT,
+        reissue_failed: bool = False,
+        finish: bool = True,
     ) -> Opening:
         """Resume a session by id or alias; claims and loads, sends nothing.
 
@@ -99,7 +93,7 @@ class AsyncSession(AsyncSessionJobs):
             SessionNotFound: there is none.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed)
+        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed, finish=finish)
 
     def call(
         self,
@@ -148,27 +142,42 @@ class AsyncSession(AsyncSessionJobs):
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool as the next step and return what is known of it, whatever that is.
 
+        What a model can get wrong is an outcome too: an unknown name or refused args are ``not_started`` with reason
+        ``refused_input``, and take no position.
+
         Args as in `call`, and ``detach``: a job is started and left to itself at once. It blocks nothing; `check` looks
         at it, ``runtime.jobs()`` lists it.
+
+        Raises:
+            ConfigError: ``at``, ``key``, ``expires_at`` or ``after_unknown`` that cannot work.
+            ConcurrentCall: another call by counter is out on this branch.
+            NotRecorded: the tool answered, and the ledger could not take it.
+            SessionError, LedgerError: the session is closed, finished or lost; the ledger cannot be used.
         """
         try:
             following = Following("detach" if detach else "wait", on_progress)
             call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
-        except ArgumentsRefused as error:
+        except (ArgumentsRefused, UnknownTool) as error:
             return _known(self._as_outcome(error, tool))
         placed = self._placed(call)
         return self._watched(self._outcome(call, placed), placed)
 
     async def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
-        """Call several tools as the next steps: all recorded in one transaction, outcomes in order, none raised."""
-        prepared = [self._prepare(tool, args, None, None, None, None) for tool, args in calls]
+        """Call several tools as the next steps: all recorded in one transaction; return the outcomes in order.
+
+        One that cannot be made is ``not_started`` and takes no position, as with `try_call`; the others go on. Raises
+        as `try_call`, for all of them.
+        """
+        prepared = self._prepare_many(calls)
+        wanted = [call for call in prepared if not isinstance(call, Outcome)]
         caller = asyncio.current_task()
         placed: list[tuple[Call, Place]] = []
         try:
-            placed.extend((call, self._place(call, caller)) for call in prepared)
+            placed.extend((call, self._place(call, caller)) for call in wanted)
             places = await self._drive(reserve_many(self._hold.desk, placed))
-            works = (self._work_on(call, place) for call, place in zip(prepared, places, strict=True))
-            return _raised_or_all(await asyncio.gather(*works, return_exceptions=True))
+            works = (self._work_on(call, place) for call, place in zip(wanted, places, strict=True))
+            made = iter(_raised_or_all(await asyncio.gather(*works, return_exceptions=True)))
+            return [call if isinstance(call, Outcome) else next(made) for call in prepared]
         except BaseException:
             for _, place in placed:
                 self._hold.desk.book.not_told(place.label)

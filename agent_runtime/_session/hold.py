@@ -43,6 +43,7 @@ class Hold:
     locks: dict[str, Any] = field(default_factory=dict)
     unstarted: dict[str, tuple[Call, Place]] = field(default_factory=dict)
     warned: int = 0
+    finishes: bool = True
     closed: bool = False
 
     @property
@@ -62,6 +63,7 @@ def hold(
     actor: str | None = None,
     subject_token: SubjectToken | None = None,
     *,
+    finish: bool = True,
     reissue_failed: bool = False,
 ) -> Hold:
     """Return the hold for a claim that was granted; raises `ConfigError` if it was opened for another actor."""
@@ -86,6 +88,7 @@ def hold(
         state=record.state,
         alias=record.alias,
         after_unknown=settings.after_unknown,
+        finishes=finish,
     )
     if made.token is not None:
         HELD[made.token] = made

@@ -8,8 +8,9 @@ from agent_runtime._core.ending import decide
 from agent_runtime._drive import AsyncDriver, Driver
 from agent_runtime._http import AsyncHttpSender, HttpSender
 from agent_runtime._model import SessionState
-from agent_runtime._session.async_session import AsyncSession, Opening
+from agent_runtime._session.async_session import AsyncSession
 from agent_runtime._session.hold import hold
+from agent_runtime._session.opening import Opening
 from agent_runtime._session.runtime_base import RuntimeBase, give_back, one
 from agent_runtime._session.runtime_jobs import AsyncRuntimeJobs, RuntimeJobs
 from agent_runtime._session.session import Session
@@ -67,10 +68,11 @@ class Runtime(RuntimeJobs, RuntimeBase):
         input: Any = None,  # noqa: A002
         actor: str | None = None,
         subject_token: SubjectToken | None = None,
+        finish: bool = True,
     ) -> Session:
-        """Make a new session; raises `SessionExists` if the alias stands. ``actor``, ``subject_token``: as `open`."""
+        """Make a new session; raises `SessionExists` if the alias stands. The others: as `open`."""
         claim = self._drive(self._start(alias, input, actor))
-        return self._session(claim, actor, subject_token)
+        return self._session(claim, actor, subject_token, finish=finish)
 
     def open(
         self,
@@ -80,6 +82,7 @@ class Runtime(RuntimeJobs, RuntimeBase):
         wait: float = defaults.SESSION_WAIT,
         actor: str | None = None,
         subject_token: SubjectToken | None = None,
+        finish: bool = True,
     ) -> Session:
         """Start the session of this alias, or resume it; claims and loads, sends nothing.
 
@@ -89,9 +92,10 @@ class Runtime(RuntimeJobs, RuntimeBase):
             wait: seconds to wait for another worker that holds it.
             actor: name of whom it acts for; stays the same for its life.
             subject_token: the actor's token, or a function that returns the current one; exchanged, never forwarded.
+            finish: the end of a ``with`` block finishes the session; False = it only releases it, as a chat wants.
         """
         claim = self._drive(self._open(alias, input, wait, actor))
-        return self._session(claim, actor, subject_token)
+        return self._session(claim, actor, subject_token, finish=finish)
 
     def resume(
         self,
@@ -100,6 +104,7 @@ class Runtime(RuntimeJobs, RuntimeBase):
         wait: float = defaults.SESSION_WAIT,
         subject_token: SubjectToken | None = None,
         reissue_failed: bool = False,
+        finish: bool = True,
     ) -> Session:
         """Resume a session by id or alias; claims and loads, sends nothing.
 
@@ -108,9 +113,10 @@ class Runtime(RuntimeJobs, RuntimeBase):
             wait: seconds that a session held by another worker is waited for.
             subject_token: as `open`.
             reissue_failed: a step that failed with effect none is issued again when a call reaches it.
+            finish: as `open`.
         """
         claim = self._drive(self._resume(name, wait))
-        return self._session(claim, None, subject_token, reissue_failed=reissue_failed)
+        return self._session(claim, None, subject_token, reissue_failed=reissue_failed, finish=finish)
 
     def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
@@ -152,6 +158,7 @@ class Runtime(RuntimeJobs, RuntimeBase):
 
     def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""
+        self._settings.closed = True
         self._driver.close()
         self._sender.close()
         if self._own_ledger is not None:
@@ -166,10 +173,17 @@ class Runtime(RuntimeJobs, RuntimeBase):
         self.close()
 
     def _session(
-        self, claim: Claim, actor: str | None, subject_token: SubjectToken | None, *, reissue_failed: bool = False
+        self,
+        claim: Claim,
+        actor: str | None,
+        subject_token: SubjectToken | None,
+        *,
+        finish: bool,
+        reissue_failed: bool = False,
     ) -> Session:
         try:
-            return Session(hold(self._settings, claim, actor, subject_token, reissue_failed=reissue_failed))
+            made = hold(self._settings, claim, actor, subject_token, finish=finish, reissue_failed=reissue_failed)
+            return Session(made)
         except ConfigError:
             self._drive(give_back(claim))
             raise
@@ -195,9 +209,10 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
         input: Any = None,  # noqa: A002
         actor: str | None = None,
         subject_token: SubjectToken | None = None,
+        finish: bool = True,
     ) -> Opening:
-        """Make a new session; raises `SessionExists` if the alias stands. ``actor``, ``subject_token``: as `open`."""
-        return Opening(self._session(self._start(alias, input, actor), actor, subject_token))
+        """Make a new session; raises `SessionExists` if the alias stands. The others: as `open`."""
+        return Opening(self._session(self._start(alias, input, actor), actor, subject_token, finish=finish))
 
     def open(
         self,
@@ -207,6 +222,7 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
         wait: float = defaults.SESSION_WAIT,
         actor: str | None = None,
         subject_token: SubjectToken | None = None,
+        finish: bool = True,
     ) -> Opening:
         """Start the session of this alias, or resume it; claims and loads, sends nothing.
 
@@ -216,8 +232,9 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
             wait: seconds to wait for another worker that holds it.
             actor: name of whom it acts for; stays the same for its life.
             subject_token: the actor's token, or a function that returns the current one; exchanged, never forwarded.
+            finish: the end of a ``with`` block finishes the session; False = it only releases it, as a chat wants.
         """
-        return Opening(self._session(self._open(alias, input, wait, actor), actor, subject_token))
+        return Opening(self._session(self._open(alias, input, wait, actor), actor, subject_token, finish=finish))
 
     def resume(
         self,
@@ -226,6 +243,7 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
         wait: float = defaults.SESSION_WAIT,
         subject_token: SubjectToken | None = None,
         reissue_failed: bool = False,
+        finish: bool = True,
     ) -> Opening:
         """Resume a session by id or alias; claims and loads, sends nothing.
 
@@ -234,8 +252,11 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
             wait: seconds that a session held by another worker is waited for.
             subject_token: as `open`.
             reissue_failed: a step that failed with effect none is issued again when a call reaches it.
+            finish: as `open`.
         """
-        return Opening(self._session(self._resume(name, wait), None, subject_token, reissue_failed=reissue_failed))
+        return Opening(
+            self._session(self._resume(name, wait), None, subject_token, reissue_failed=reissue_failed, finish=finish)
+        )
 
     async def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
@@ -277,6 +298,7 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
 
     async def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""
+        self._settings.closed = True
         await self._driver.close()
         await self._sender.close()
         if self._own_ledger is not None:
@@ -296,11 +318,13 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
         actor: str | None,
         subject_token: SubjectToken | None,
         *,
+        finish: bool,
         reissue_failed: bool = False,
     ) -> AsyncSession:
         claim = await self._drive(steps)
         try:
-            return AsyncSession(hold(self._settings, claim, actor, subject_token, reissue_failed=reissue_failed))
+            made = hold(self._settings, claim, actor, subject_token, finish=finish, reissue_failed=reissue_failed)
+            return AsyncSession(made)
         except ConfigError:
             await self._drive(give_back(claim))
             raise

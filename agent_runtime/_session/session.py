@@ -16,7 +16,7 @@ from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.session_jobs import SessionJobs, settling
 from agent_runtime._session.shared import logger
 from agent_runtime.config import defaults
-from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnsettledStep
+from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnknownTool, UnsettledStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,15 +35,22 @@ R = TypeVar("R")
 class Session(SessionJobs):
     """One plan's life: calls of tools as durable, named steps.
 
-    As a context manager it finishes the session if the block ends normally with nothing unsettled; by an exception it
-    stays open, and its lease is released. Calls by counter are numbered in their order; `branch` gives parallel work
-    counters of its own, ``at=`` names a position from outside.
+    As a context manager it finishes the session if the block ends normally with nothing unsettled, unless it was opened
+    with ``finish=False``; by an exception it stays open, and its lease is released. Calls by counter are numbered in
+    their order; `branch` gives parallel work counters of its own, ``at=`` names a position from outside.
     """
 
     @classmethod
-    def start(cls, alias: str | None = None, *, runtime: Runtime, input: Any = None) -> Session:  # noqa: A002
+    def start(
+        cls,
+        alias: str | None = None,
+        *,
+        runtime: Runtime,
+        input: Any = None,  # noqa: A002
+        finish: bool = True,
+    ) -> Session:
         """Make a new session; raises `SessionExists` if the alias stands."""
-        return runtime.start(alias, input=input)
+        return runtime.start(alias, input=input, finish=finish)
 
     @classmethod
     def open(
@@ -53,6 +60,7 @@ class Session(SessionJobs):
         runtime: Runtime,
         input: Any = None,  # noqa: A002
         wait: float = defaults.SESSION_WAIT,
+        finish: bool = True,
     ) -> Session:
         """Start the session of this alias, or resume it; claims and loads, sends nothing.
 
@@ -60,11 +68,17 @@ class Session(SessionJobs):
             InputChanged: it was opened with another ``input``.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.open(alias, input=input, wait=wait)
+        return runtime.open(alias, input=input, wait=wait, finish=finish)
 
     @classmethod
     def resume(
-        cls, name: str, *, runtime: Runtime, wait: float = defaults.SESSION_WAIT, reissue_failed: bool = False
+        cls,
+        name: str,
+        *,
+        runtime: Runtime,
+        wait: float = defaults.SESSION_WAIT,
+        reissue_failed: bool = False,
+        finish: bool = True,
     ) -> Session:
         """Resume a session by id or alias; claims and loads, sends nothing.
 
@@ -74,7 +88,7 @@ class Session(SessionJobs):
             SessionNotFound: there is none.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed)
+        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed, finish=finish)
 
     def call(
         self,
@@ -122,13 +136,22 @@ class Session(SessionJobs):
     ) -> Outcome:
         """Call a tool as the next step and return what is known of it, whatever that is.
 
+        What a model can get wrong is an outcome too: an unknown name or refused args are ``not_started`` with reason
+        ``refused_input``, and take no position.
+
         Args as in `call`, and ``detach``: a job is started and left to itself at once. It blocks nothing; `check` looks
         at it, ``runtime.jobs()`` lists it.
+
+        Raises:
+            ConfigError: ``at``, ``key``, ``expires_at`` or ``after_unknown`` that cannot work.
+            ConcurrentCall: another call by counter is out on this branch.
+            NotRecorded: the tool answered, and the ledger could not take it.
+            SessionError, LedgerError: the session is closed, finished or lost; the ledger cannot be used.
         """
         try:
             following = Following("detach" if detach else "wait", on_progress)
             call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
-        except ArgumentsRefused as error:
+        except (ArgumentsRefused, UnknownTool) as error:
             return self._as_outcome(error, tool)
         try:
             return self._run(call)
@@ -136,14 +159,20 @@ class Session(SessionJobs):
             return self._as_outcome(error, tool)
 
     def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
-        """Call several tools as the next steps: all recorded in one transaction, outcomes in order, none raised."""
-        prepared = [self._prepare(tool, args, None, None, None, None) for tool, args in calls]
+        """Call several tools as the next steps: all recorded in one transaction; return the outcomes in order.
+
+        One that cannot be made is ``not_started`` and takes no position, as with `try_call`; the others go on. Raises
+        as `try_call`, for all of them.
+        """
+        prepared = self._prepare_many(calls)
+        wanted = [call for call in prepared if not isinstance(call, Outcome)]
         caller = threading.get_ident()
         placed: list[tuple[Call, Place]] = []
         try:
-            placed.extend((call, self._place(call, caller)) for call in prepared)
+            placed.extend((call, self._place(call, caller)) for call in wanted)
             places = self._drive(reserve_many(self._hold.desk, placed))
-            return [self._work_on(call, place) for call, place in zip(prepared, places, strict=True)]
+            made = iter([self._work_on(call, place) for call, place in zip(wanted, places, strict=True)])
+            return [call if isinstance(call, Outcome) else next(made) for call in prepared]
         except BaseException:
             for _, place in placed:
                 self._hold.desk.book.not_told(place.label)

@@ -28,13 +28,15 @@ from agent_runtime.errors import (
     KeyConflict,
     LeaseLost,
     LedgerError,
+    SessionClosed,
     SessionFinished,
     SessionInherited,
     StepError,
+    UnknownTool,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterator, Sequence
 
     from agent_runtime._core.desk import Report
     from agent_runtime._model import OperationRecord
@@ -93,7 +95,7 @@ class SessionBase:
     def _ended(self, step: str | None) -> SessionFinished:
         msg = (
             f"session {self.id} is {self._hold.state}: it replays what is recorded and takes no new call. Nothing was "
-            "sent. Start a new session"
+            "sent. Start a new session; one that goes on from message to message is opened with finish=False"
         )
         return SessionFinished(msg, session_id=self.id, step=step)
 
@@ -103,10 +105,18 @@ class SessionBase:
             msg = f"session {self.id} was opened before this process was forked. Nothing was sent. Open it anew here"
             raise SessionInherited(msg, session_id=self.id)
         if held.closed and held.state is SessionState.OPEN:
-            msg = f"session {self.id} is closed. Nothing was sent. Open it anew: Session.resume({self.id!r})"
-            raise SessionFinished(msg, session_id=self.id)
+            msg = f"session {self.id} is closed. Nothing was sent. Open it anew: runtime.resume({self.id!r})"
+            raise SessionClosed(msg, session_id=self.id)
+        if held.settings.closed:
+            msg = (
+                f"session {self.id}: its runtime was closed. Nothing was sent. Open it anew with another runtime: "
+                f"runtime.resume({self.id!r})"
+            )
+            raise SessionClosed(msg, session_id=self.id)
         if held.lease is not None and held.lease.lost:
-            msg = f"session {self.id}: another worker took it over. Nothing was sent. Open it anew to go on"
+            msg = (
+                f"session {self.id}: another worker took it over. Nothing was sent. Go on: runtime.resume({self.id!r})"
+            )
             raise LeaseLost(msg, session_id=self.id)
 
     def _prepare(  # noqa: PLR0917  what a call brings, in the order of `call`
@@ -144,6 +154,16 @@ class SessionBase:
             goes_on=(after_unknown or self._hold.after_unknown) == "continue",
             following=following,
         )
+
+    def _prepare_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Call | Outcome]:
+        """Check several calls; one whose name or args are refused becomes its outcome, and takes no position."""
+        prepared: list[Call | Outcome] = []
+        for tool, args in calls:
+            try:
+                prepared.append(self._prepare(tool, args, None, None, None, None))
+            except (ArgumentsRefused, UnknownTool) as error:
+                prepared.append(self._as_outcome(error, tool))
+        return prepared
 
     def _check_ways(
         self, tool: AnyTool, at: str | None, key: str | None, expires_at: float | None, after_unknown: str | None
@@ -222,15 +242,15 @@ class SessionBase:
 
     def _told(self, outcome: Outcome, *, allow_partial: bool) -> ToolResult[Any]:
         """Return the result of an outcome, or raise the error that says what it says."""
-        error = error_of(outcome, allow_partial=allow_partial)
+        error = error_of(outcome, allow_partial=allow_partial, now=self._hold.settings.world.ledger.now())
         if error is not None:
             raise error
         return result_of(outcome)
 
-    def _as_outcome(self, error: StepError | ArgumentsRefused, tool: AnyTool | str) -> Outcome:
-        """Return the outcome for refused args or a caller's own key that cannot be used, raising nothing."""
-        name = tool if isinstance(tool, str) else tool.name
-        if isinstance(error, ArgumentsRefused):
+    def _as_outcome(self, error: StepError | ArgumentsRefused | UnknownTool, tool: AnyTool | str) -> Outcome:
+        """Return the outcome for a name or args that are refused, or a caller's own key that cannot be used."""
+        name = tool if isinstance(tool, str) else getattr(tool, "name", repr(tool))
+        if isinstance(error, ArgumentsRefused | UnknownTool):
             return Outcome(
                 status=Status.NOT_STARTED,
                 step="",
@@ -280,8 +300,8 @@ class SessionBase:
     def _can_finish(self) -> bool:
         """Whether the end of a block ends the session: it is open and ours, and nothing in it is unsettled."""
         held = self._hold
-        ours = held.lease is not None and not held.lease.lost and not held.closed
-        return ours and held.state is SessionState.OPEN and not held.desk.book.unsettled()
+        ours = held.lease is not None and not held.lease.lost and not held.closed and not held.settings.closed
+        return held.finishes and ours and held.state is SessionState.OPEN and not held.desk.book.unsettled()
 
     def _closing(self) -> Lease | None:
         """Mark the session object closed and return the lease to give back, if there is one."""

@@ -6,7 +6,7 @@ import json
 import pytest
 from pydantic import BaseModel
 
-from agent_runtime import errors
+from agent_runtime import HttpLookup, Member, ToolContract, errors
 from agent_runtime._core.outcomes import (
     BECAUSE,
     STATUS,
@@ -24,6 +24,7 @@ from tests.core.world import KEYED, LOST, fresh, json_answer, make_call, scripte
 from tests.core.world import call_of as call
 
 TOOL = tool_of(KEYED)
+LOOKUP = HttpLookup(url="/operations/{key}", done=Member(name="state", equals="done"))
 
 
 def row(state=State.SUCCEEDED, **more):
@@ -217,6 +218,86 @@ def test_the_tools_own_text_is_quoted_cut_and_marked():
     assert quoted.endswith(" [cut]")
     assert len(quoted) == QUOTE + len(" [cut]")
     assert len(str(error_of(long))) < 1000
+
+
+def seen(error, maybe_sent, **more):
+    told_of = {"error": error, "detail": "[Errno 111]", "seen_by": "transport", "maybe_sent": maybe_sent}
+    state = State.UNKNOWN if maybe_sent else State.READY
+    return told(state, error=json.dumps(told_of).encode(), **more)
+
+
+@pytest.mark.parametrize(
+    ("error", "maybe_sent", "says"),
+    [
+        ("ConnectError", False, f"No connection could be made to {TOOL.origin} (ConnectError)."),
+        ("PoolTimeout", False, f"The request could not be sent to {TOOL.origin} (PoolTimeout)."),
+        ("ReadTimeout", True, f"No usable answer came from {TOOL.origin} (ReadTimeout)."),
+    ],
+)
+def test_what_the_transport_saw_is_not_put_into_the_tools_mouth(error, maybe_sent, says):
+    """The error names the host and what happened on the way; the model reads it apart from the tool's own text."""
+    outcome = seen(error, maybe_sent)
+    message = str(error_of(outcome))
+    assert says in message
+    assert "[Errno 111]" in message
+    assert "It said" not in message
+    assert outcome.for_model()["transport_error"] == says
+    assert "tool_said_untrusted" not in outcome.for_model()
+
+
+def test_a_missing_token_is_not_put_into_the_tools_mouth():
+    """What the credentials lack is said as such, not as an answer of the tool."""
+    problem = b'{"seen_by": "authorisation", "error": "token_required", "detail": "bring one"}'
+    message = str(error_of(told(State.READY, reason=Reason.AUTH, error=problem)))
+    assert "There is no token that can be used: " in message
+    assert "It said" not in message
+
+
+def test_a_wait_is_told_as_a_time_and_as_seconds_from_now():
+    """The moment stands in ISO 8601; how long it is until then only where the caller's now is known."""
+    message = str(error_of(OUTCOMES["parked"], now=1_899_999_958.0))
+    assert "Not before 2030-03-17T17:46:40Z (in 42 s)." in message
+    assert "Not before 2030-03-17T17:46:40Z." in str(error_of(OUTCOMES["parked"]))
+
+
+def test_messages_have_no_gaps():
+    """Where a sentence is empty the others stand one blank apart."""
+    for outcome in OUTCOMES.values():
+        assert "  " not in str(error_of(outcome) or "")
+
+
+@pytest.mark.parametrize(
+    ("contract", "row_of", "stay", "decides"),
+    [
+        (ToolContract(), {}, "", True),
+        (ToolContract(lookup=LOOKUP), {}, "", False),
+        (KEYED, {}, "the budget of this try is spent", False),
+        (KEYED, {"no_resend": True}, "", True),
+        (KEYED, {}, "the key is 90000 s old, and it has no look-up", True),
+        (KEYED, {"reason": Reason.KEY_CONFLICT}, "", True),
+    ],
+)
+def test_an_unknown_outcome_names_only_the_ways_that_are_open(contract, row_of, stay, decides):
+    """Without a usable key or a look-up only a decision settles it; neither the same call nor a resume is advised."""
+    outcome = told(State.UNKNOWN, tool=tool_of(contract), stay=stay, **({"reason": Reason.LOST_ANSWER} | row_of))
+    message = str(error_of(outcome))
+    assert outcome.decide_only is decides
+    assert ("The same call, session.settle() or a resume settles it" in message) is not decides
+    assert "runtime.decide(" in message
+
+
+def test_a_diverged_plan_is_only_told_ways_that_exist():
+    """A branch, an address, another session: nothing that the package cannot do."""
+    place = Place(kind="diverged", branch="", index=2, label="step_002", seq=2, operation=row(State.UNKNOWN))
+    message = str(error_of(not_started(place, "debit", "s")))
+    assert "replan" not in message
+    assert "branch()" in message
+
+
+def test_nothing_was_sent_for_a_call_that_was_not_started():
+    """Its outcome has no source."""
+    place = Place(kind="refuse", branch="", index=2, label="step_002", seq=2, operation=row(State.UNKNOWN))
+    assert not_started(place, "debit", "s").source is None
 
 
 @pytest.mark.parametrize("kind", ["diverged", "refuse", "again"])

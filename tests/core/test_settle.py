@@ -113,7 +113,7 @@ FORGOTTEN = (
     [
         ({"state": State.SUCCEEDED}, keyed(), "deliver from the ledger"),
         (READY, keyed(), "send"),
-        (READY | {"resume_at": START + 500}, keyed(), f"send, not before {START + 500:.0f}"),
+        (READY | {"resume_at": START + 500}, keyed(), "send, not before 2027-01-15T08:08:20Z (in 350 s)"),
         (READY | {"resume_at": START + 50}, keyed(), "send"),
         (READY | {"expires_at": START}, keyed(), "cancel it: its expires_at has passed"),
         ({"state": State.ACCEPTED}, keyed(), "wait: its job cannot be asked about"),

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from agent_runtime.errors import ArgumentsRefused, SessionFinished
+from agent_runtime.errors import ArgumentsRefused, SessionClosed
 from tests.session.stage import WAIT, Stage, debit, http_tool, notify, provision
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_a_closed_session_says_that_it_is_closed(stage: Stage) -> None:
     """A call after close() is told to open the session anew; nobody took it over, and nothing is sent."""
     session = stage.open()
     session.close()
-    with pytest.raises(SessionFinished, match="is closed"):
+    with pytest.raises(SessionClosed, match="is closed"):
         session.call(provision, {"gb": 1})
     assert stage.tools.names() == []
 

@@ -28,7 +28,7 @@ from agent_runtime.errors import (
     LeaseLost,
     SessionBusy,
     SessionExists,
-    SessionFinished,
+    SessionClosed,
     SessionInherited,
     SessionNotFound,
 )
@@ -179,7 +179,7 @@ def test_close_releases_and_the_object_is_no_longer_used(stage: Stage) -> None:
     session.close()
     session.close()
     assert _elsewhere(stage).status == "taken"
-    with pytest.raises(SessionFinished, match="closed"):
+    with pytest.raises(SessionClosed, match="closed"):
         session.call(provision, {"gb": 1})
 
 
