@@ -27,8 +27,8 @@ from agent_runtime.errors import (
     InputChanged,
     LeaseLost,
     SessionBusy,
-    SessionExists,
     SessionClosed,
+    SessionExists,
     SessionInherited,
     SessionNotFound,
 )
