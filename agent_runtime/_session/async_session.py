@@ -16,6 +16,7 @@ from agent_runtime._core.ending import finish
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import refuse_unawaited
 from agent_runtime._model import Outcome, SessionState, ToolResult
+from agent_runtime._session.runtime_base import one
 from agent_runtime._session.session_jobs import AsyncSessionJobs, settling
 from agent_runtime._session.shared import logger
 from agent_runtime.config import defaults
@@ -52,10 +53,12 @@ class AsyncSession(AsyncSessionJobs):
         *,
         runtime: AsyncRuntime,
         input: Any = None,  # noqa: A002
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
         finish: bool = True,
     ) -> Opening:
-        """Make a new session; raises `SessionExists` if the alias stands."""
-        return runtime.start(alias, input=input, finish=finish)
+        """Make a new session; raises `SessionExists` if the alias stands. Settings as in ``Runtime.start``."""
+        return runtime.start(alias, input=input, actor=actor, subject_token=subject_token, finish=finish)
 
     @classmethod
     def open(
@@ -65,15 +68,17 @@ class AsyncSession(AsyncSessionJobs):
         runtime: AsyncRuntime,
         input: Any = None,  # noqa: A002
         wait: float = defaults.SESSION_WAIT,
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
         finish: bool = True,
     ) -> Opening:
-        """Start the session of this alias, or resume it; claims and loads, sends nothing.
+        """Start the session of this alias, or resume it; sends nothing. Settings as in ``Runtime.open``.
 
         Raises:
             InputChanged: it was opened with another ``input``.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.open(alias, input=input, wait=wait, finish=finish)
+        return runtime.open(alias, input=input, wait=wait, actor=actor, subject_token=subject_token, finish=finish)
 
     @classmethod
     def resume(
@@ -82,6 +87,7 @@ class AsyncSession(AsyncSessionJobs):
         *,
         runtime: AsyncRuntime,
         wait: float = defaults.SESSION_WAIT,
+        subject_token: SubjectToken | None = None,
         reissue_failed: bool = False,
         finish: bool = True,
     ) -> Opening:
@@ -93,7 +99,9 @@ class AsyncSession(AsyncSessionJobs):
             SessionNotFound: there is none.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed, finish=finish)
+        return runtime.resume(
+            name, wait=wait, subject_token=subject_token, reissue_failed=reissue_failed, finish=finish
+        )
 
     def call(
         self,
@@ -265,7 +273,7 @@ class AsyncSession(AsyncSessionJobs):
         await self._record_unawaited()
         lease = self._closing()
         if lease is not None:
-            await self._drive(_one(Job(lambda ledger: ledger.release(lease))))
+            await self._drive(one(Job(lambda ledger: ledger.release(lease))))
             await self._tell()
 
     async def __aenter__(self) -> Self:
@@ -389,8 +397,3 @@ async def _known(outcome: Outcome) -> Outcome:
 
 def _caller() -> Any:
     return asyncio.current_task()
-
-
-def _one(effect: Job[R]) -> Steps[R]:
-    result: R = yield effect
-    return result

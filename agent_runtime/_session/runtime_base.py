@@ -15,8 +15,8 @@ from agent_runtime._session.opening import opening
 from agent_runtime._session.settings import Settings, check_after_unknown, check_inputs
 from agent_runtime._session.table import table_of
 from agent_runtime.config import defaults
-from agent_runtime.config._checks import one_of, seconds, shown, text
-from agent_runtime.errors import ConfigError, SessionNotFound
+from agent_runtime.config._checks import one_of, seconds, text
+from agent_runtime.errors import SessionNotFound
 from agent_runtime.ledger import SqlLedger, current_owner, open_ledger
 
 if TYPE_CHECKING:
@@ -63,16 +63,13 @@ class RuntimeBase:
     ) -> None:
         check_after_unknown(after_unknown)
         text("tenant", tenant)
-        check_inputs(clock, random, probe)
+        check_inputs(ledger, clock, random, probe)
         one_of("migrate", migrate, ("auto", "check"))
         lease = seconds("lease", lease, zero=False)
         self._own_ledger: SqlLedger | None = None
         if isinstance(ledger, str):
             self._own_ledger = open_ledger(ledger, clock=clock, lease_seconds=lease, migrate=migrate)
             ledger = self._own_ledger
-        elif isinstance(ledger, type) or not hasattr(ledger, "claim"):
-            msg = f"ledger must be a URL such as 'sqlite:///agent.db', or an open ledger, not {shown(ledger)}"
-            raise ConfigError(msg)
         world = World(ledger=ledger, auth=auth)
         if clock is not None:
             world.clock = clock

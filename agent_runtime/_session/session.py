@@ -47,10 +47,12 @@ class Session(SessionJobs):
         *,
         runtime: Runtime,
         input: Any = None,  # noqa: A002
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
         finish: bool = True,
     ) -> Session:
-        """Make a new session; raises `SessionExists` if the alias stands."""
-        return runtime.start(alias, input=input, finish=finish)
+        """Make a new session; raises `SessionExists` if the alias stands. Settings as in ``Runtime.start``."""
+        return runtime.start(alias, input=input, actor=actor, subject_token=subject_token, finish=finish)
 
     @classmethod
     def open(
@@ -60,15 +62,17 @@ class Session(SessionJobs):
         runtime: Runtime,
         input: Any = None,  # noqa: A002
         wait: float = defaults.SESSION_WAIT,
+        actor: str | None = None,
+        subject_token: SubjectToken | None = None,
         finish: bool = True,
     ) -> Session:
-        """Start the session of this alias, or resume it; claims and loads, sends nothing.
+        """Start the session of this alias, or resume it; sends nothing. Settings as in ``Runtime.open``.
 
         Raises:
             InputChanged: it was opened with another ``input``.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.open(alias, input=input, wait=wait, finish=finish)
+        return runtime.open(alias, input=input, wait=wait, actor=actor, subject_token=subject_token, finish=finish)
 
     @classmethod
     def resume(
@@ -77,6 +81,7 @@ class Session(SessionJobs):
         *,
         runtime: Runtime,
         wait: float = defaults.SESSION_WAIT,
+        subject_token: SubjectToken | None = None,
         reissue_failed: bool = False,
         finish: bool = True,
     ) -> Session:
@@ -88,7 +93,9 @@ class Session(SessionJobs):
             SessionNotFound: there is none.
             SessionBusy: another worker held it for longer than ``wait`` seconds.
         """
-        return runtime.resume(name, wait=wait, reissue_failed=reissue_failed, finish=finish)
+        return runtime.resume(
+            name, wait=wait, subject_token=subject_token, reissue_failed=reissue_failed, finish=finish
+        )
 
     def call(
         self,

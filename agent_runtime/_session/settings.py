@@ -12,7 +12,7 @@ from agent_runtime._http import streams_are_available
 from agent_runtime._model.key_formats import check_secret, check_sensitive
 from agent_runtime.config import FunctionTool, HttpTool, defaults, warn_without_contract
 from agent_runtime.config._checks import count, function, shown, text
-from agent_runtime.config.auth import AuthProvider
+from agent_runtime.config.auth import check_auth
 from agent_runtime.errors import ConfigError, UnknownTool
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ class Settings:
                 msg = f"key_secret must be bytes, not {shown(self.key_secret)}"
                 raise ConfigError(msg)
             check_secret(self.key_secret)
-        if self.world.auth is not None and not isinstance(self.world.auth, AuthProvider):
-            msg = f"auth must be one of agent_runtime's credentials, not {type(self.world.auth).__name__}"
-            raise ConfigError(msg)
+        check_auth("", self.world.auth)
         self.tokens.check(None, self.world.auth)
 
     def register(self, tools: Iterable[AnyTool], *, stacklevel: int) -> None:
@@ -115,8 +113,11 @@ class Settings:
         return made
 
 
-def check_inputs(clock: object, random: object, probe: object) -> None:
+def check_inputs(ledger: object, clock: object, random: object, probe: object) -> None:
     """Raise `ConfigError` unless the inputs of a runtime can serve as what they stand for; None is the usual one."""
+    if isinstance(ledger, type) or not (isinstance(ledger, str) or hasattr(ledger, "claim")):
+        msg = f"ledger must be a URL such as 'sqlite:///agent.db', or an open ledger, not {shown(ledger)}"
+        raise ConfigError(msg)
     if clock is not None:
         missing = [name for name in ("wall", "boottime", "sleep", "sleep_async") if not hasattr(clock, name)]
         if missing or isinstance(clock, type):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import warnings
@@ -14,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter, create_model
 
 from agent_runtime._model.naming import check_name
 from agent_runtime.config._checks import check_arguments, header_name, header_value, one_of, shown
-from agent_runtime.config.auth import Auth, AuthProvider
+from agent_runtime.config.auth import Auth, check_auth
 from agent_runtime.config.contract import ToolContract
 from agent_runtime.errors import ConfigError
 
@@ -141,7 +142,7 @@ def Tool(  # noqa: N802  reads as the class it stands for
     verb = method.upper()
     one_of("method", verb, METHODS)
     _check_url(name, url)
-    _check_auth(name, auth)
+    check_auth(f"tool {name!r}: ", auth)
     for key, value in (headers or {}).items():
         header_value(header_name(key), value)
         if key.lower() in {"authorization", "proxy-authorization", "cookie"}:
@@ -187,11 +188,15 @@ def _check_types(maker: Callable[..., Any], name: object, given: Mapping[str, An
 
 
 def _adapter(name: str, result: Any) -> TypeAdapter[Any]:
+    if isinstance(result, str):  # pydantic would look for a class of this name, here
+        msg = f"tool {name!r}: result must be a type that pydantic can check, not its name as text"
+        raise ConfigError(msg)
     try:
         return TypeAdapter(result)
     except Exception as error:
+        given = getattr(result, "__name__", type(result).__name__)
         msg = (
-            f"tool {name!r}: result must be a type that pydantic can check, which {result!r:.80} is not "
+            f"tool {name!r}: result must be a type that pydantic can check, which {given} is not "
             f"({type(error).__name__}); use a pydantic model, a built-in type such as dict, or leave it out"
         )
         raise ConfigError(msg) from error
@@ -221,12 +226,6 @@ def _check_url(name: str, url: str) -> None:
         raise ConfigError(msg)
 
 
-def _check_auth(name: str, auth: object) -> None:
-    if auth is not None and not isinstance(auth, AuthProvider):
-        msg = f"tool {name!r}: auth must be one of agent_runtime's credentials, not {type(auth).__name__}"
-        raise ConfigError(msg)
-
-
 def _check_sensitive(name: str, *, sensitive: bool, contract: ToolContract) -> None:
     if sensitive and contract.idempotency is not None and contract.idempotency.format != "uuid":
         msg = (
@@ -241,11 +240,13 @@ class FunctionTool(_ToolBase):
     """A Python function as a tool; made by the decorator `tool`.
 
     Calling it calls the plain function. ``key_parameter`` names the parameter that takes the key, or is None.
+    ``single_request``: the function makes one HTTP request and has no other effect.
     """
 
     function: Callable[..., Any] = field(repr=False)
     is_async: bool = False
     key_parameter: str | None = None
+    single_request: bool = False
     principal: str | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -264,11 +265,13 @@ def tool(
     description: str | None = None,
     sensitive: bool = False,
     principal: str | None = None,
+    single_request: bool = False,
 ) -> Any:
     """Make a function a tool: its parameters are the args, its return annotation the result.
 
     A parameter annotated `Key`, or named ``idempotency_key``, receives the key. An exception of the function is
-    ambiguous (the step ends ``unknown``) unless it is `NotApplied` or an HTTP client's error of the not-sent kinds.
+    ambiguous (the step ends ``unknown``) unless it is `NotApplied`. With ``single_request=True``, said of a function
+    that makes one HTTP request and has no other effect, an HTTP client's error of the not-sent kinds is proof as well.
 
     Raises:
         ConfigError: a name or parameter that cannot work.
@@ -278,7 +281,8 @@ def tool(
         if not inspect.isroutine(fn):
             msg = f"@tool makes a tool of a function, not of {shown(fn)}; a name goes into @tool(name=...)"
             raise ConfigError(msg)
-        return _function_tool(fn, name, contract, description, sensitive=sensitive, principal=principal)
+        plain = _function_tool(fn, name, contract, description, sensitive=sensitive, principal=principal)
+        return dataclasses.replace(plain, single_request=single_request)
 
     return wrap if function is None else wrap(function)
 

@@ -1,6 +1,6 @@
 """Credentials as settings: what is sent to prove who calls. Secrets never show in a repr and are never pickled."""
 
-from agent_runtime.config.auth._secret import AuthProvider
+from agent_runtime.config.auth._secret import AuthProvider, check_auth
 from agent_runtime.config.auth.oauth import (
     AuthMethod,
     ClientCredentials,
@@ -31,5 +31,6 @@ __all__ = [
     "TokenCallable",
     "TokenExchange",
     "TokenFunction",
+    "check_auth",
     "texts",
 ]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, Protocol, Self, runtime_checkable
 
+from agent_runtime.config._checks import shown
+from agent_runtime.errors import ConfigError
+
 
 @runtime_checkable
 class AuthProvider(Protocol):
@@ -13,6 +16,13 @@ class AuthProvider(Protocol):
     def principal(self) -> str:
         """The identity that requests are sent under; part of the operation."""
         ...
+
+
+def check_auth(owner: str, auth: object) -> None:
+    """Raise `ConfigError` unless ``auth`` is credentials, or None."""
+    if auth is not None and (isinstance(auth, type) or not isinstance(auth, AuthProvider)):
+        msg = f"{owner}auth must be credentials of agent_runtime, such as StaticToken(token=...), not {shown(auth)}"
+        raise ConfigError(msg)
 
 
 class Secretive:
