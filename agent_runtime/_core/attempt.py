@@ -14,6 +14,7 @@ from agent_runtime._core.effects import Invoke, LeaseHeld, NewId, NoCredential, 
 from agent_runtime._core.poll_waits import first_wait
 from agent_runtime._core.redirects import MOST, redirect_of
 from agent_runtime._core.run import Run, advance, lease_lost, seconds_of, stop_for_auth
+from agent_runtime._core.scrub import scrubbed
 from agent_runtime._model import (
     Answer,
     Change,
@@ -107,6 +108,7 @@ def send(run: Run, request: Request, credential: Credential, limit: float) -> St
         )
         if isinstance(result, SendFailure):
             return _lost_on_the_way(result, told)
+        result = scrubbed(result, credential)
         following = redirect_of(request, result)
         if following is None:
             return told if told is not None and told.status == 303 and result.status >= 300 else result

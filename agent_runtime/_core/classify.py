@@ -140,6 +140,8 @@ def _success(answer: Answer, tool: AnyTool, now: float, request: Request | None,
         if reading is not None and reading.status != "running":
             return Finding(verdict=Verdict.JOB_ENDED, replayed=replayed, handle=handle, reading=reading)
         return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, handle=handle)
+    if answer.status == 206:  # a part, though none was asked for
+        return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=ResultState.UNREADABLE)
     state = read_result(answer.body, answer.body_state, tool).state
     return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=state)
 

@@ -66,7 +66,7 @@ def decide(  # noqa: PLR0917  what a person says, in the order of the call
     evidence: str,
     effect: Literal["none", "possible"],
 ) -> Steps[OperationRecord]:
-    """Settle an operation by a person's word; final.
+    """Settle an operation by a person's word; final. The same word again changes nothing.
 
     Raises:
         ConfigError: no such operation, it is not one that a person decides, or what is said of it is no decision: a
@@ -82,6 +82,8 @@ def decide(  # noqa: PLR0917  what a person says, in the order of the call
         session_id = operation.session_id
         seen = yield from ask(Job(lambda ledger: ledger.load(name=session_id, tenant=tenant)))
         operation = operation if seen is not None else None
+    if operation is not None and _said_before(operation, change):
+        return operation
     if operation is None or operation.state not in DECIDABLE:
         raise _not_decidable(operation_id, operation)
     write_id = yield from ask(NewId())
@@ -128,6 +130,15 @@ def _as_json(result: Any) -> Any:
     except (pydantic_core.PydanticSerializationError, ValueError, RecursionError) as error:
         msg = f"result has no JSON form ({error}). Nothing was written; give plain JSON values"
         raise ArgumentsRefused(msg) from None
+
+
+def _said_before(operation: OperationRecord, change: Change) -> bool:
+    """Whether the same was decided already: a plan that decides by itself says so again in every replay."""
+    if operation.reason is not Reason.DECIDED or operation.state is not change.state:
+        return False
+    if operation.state is State.FAILED:
+        return operation.effect == change.effect
+    return operation.result == change.result
 
 
 def _not_decidable(operation_id: str, operation: OperationRecord | None) -> ConfigError:

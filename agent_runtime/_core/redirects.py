@@ -22,7 +22,7 @@ def redirect_of(request: Request, answer: Answer) -> Request | None:
     if not 300 <= answer.status < 400 or not location:
         return None
     url = resolve(answer.url or request.url, location)
-    if url is None or not same_origin(url, request.url):
+    if url is None or url == request.url or not same_origin(url, request.url):
         return None
     if answer.status == 303:
         return Request(method="GET", url=url, headers=(("Accept", "application/json"),))

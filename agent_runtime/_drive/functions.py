@@ -16,6 +16,7 @@ from agent_runtime.errors import AuthError, LeaseLost, NotApplied, NotRecorded, 
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Invoke
+    from agent_runtime.config import FunctionTool
 
 PASSING = (StepPending, AuthError, LeaseLost, SessionError, NotRecorded)
 """Errors of calls that the function itself made: they are the caller's to see, not the function's failure."""
@@ -65,12 +66,17 @@ def returned(value: Any) -> Returned:
         return Returned(body=f"<{type(value).__name__} has no JSON form>".encode())
 
 
-def raised(error: Exception) -> Raised:
-    """Return what an exception says: nothing certain, unless it is `NotApplied` or an HTTP client's "not sent"."""
+def raised(error: Exception, tool: FunctionTool) -> Raised:
+    """Return what an exception says: nothing certain, unless it is `NotApplied`.
+
+    An HTTP client's "not sent" is proof too where the function makes no other request (``single_request``).
+    """
     name, detail = type(error).__name__, str(error)[:500]
     if isinstance(error, NotApplied):
         return Raised(proof=True, error=name, detail=detail, retry_after=error.retry_after)
     kind = transport_error_kind(error)
     if kind is None:
         return Raised(proof=False, error=name, detail=detail, interrupted=isinstance(error, PASSING))
-    return Raised(proof=kind == "not_sent", transport=True, error=name, detail="")
+    # It says something of the request that failed; of the function only if that is the only one it makes.
+    proof = kind == "not_sent" and tool.single_request
+    return Raised(proof=proof, transport=True, error=name, detail="")

@@ -191,7 +191,7 @@ class Driver(_Loop):
         try:
             return functions.call(invoke, session_id), None
         except Exception as error:  # noqa: BLE001  a tool may raise anything
-            seen = functions.raised(error)
+            seen = functions.raised(error, invoke.tool)
             return seen, (error if seen.interrupted else None)
 
     def _obtain(self, obtain: Obtain) -> str:
@@ -335,7 +335,7 @@ class AsyncDriver(_Loop):
         try:
             return await functions.call_async(invoke, session_id), None
         except Exception as error:  # noqa: BLE001  a tool may raise anything
-            seen = functions.raised(error)
+            seen = functions.raised(error, invoke.tool)
             return seen, (error if seen.interrupted else None)
 
     async def _obtain(self, obtain: Obtain) -> str:

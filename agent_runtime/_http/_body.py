@@ -21,11 +21,12 @@ class Body:
     where the decoder is asked whether it saw the end. It also never inflates beyond the limit.
     """
 
-    def __init__(self, head: Answer, *, method: str, limit: int) -> None:
+    def __init__(self, head: Answer, *, method: str, limit: int, ends_with_connection: bool = False) -> None:
         self._limit = limit
         self._data = bytearray()
         self._raw_size = 0
         # Without a length or chunks the body ends with the connection, which a cut does as well.
+        self._open_ended = ends_with_connection
         self._framed = head.header("content-length") is not None or head.header("transfer-encoding") is not None
         self._bodiless = method == "HEAD" or head.status in {204, 304} or head.status < 200
         self._inflate = _inflater(head)
@@ -66,7 +67,9 @@ class Body:
         """Say that the transport saw the body's end."""
         if self._bodiless or self.state is not BodyState.WHOLE:
             return
-        if self._raw_size == 0:
+        if self._open_ended and not self._framed and not _tells_its_end(self._data):
+            self.state = BodyState.CUT
+        elif self._raw_size == 0:
             if self._inflate is not None and not self._framed:
                 self.state = BodyState.CUT
         elif isinstance(self._inflate, str):
@@ -78,6 +81,12 @@ class Body:
         """Say that the connection or the deadline ended before the body."""
         if self.state is BodyState.WHOLE:
             self.state = BodyState.CUT
+
+
+def _tells_its_end(data: bytearray) -> bool:
+    """Whether text that ends with the connection shows by itself that it is whole, as JSON but for numbers does."""
+    last = data.rstrip()[-1:]
+    return bool(last) and not last.isdigit()
 
 
 class _Inflate:

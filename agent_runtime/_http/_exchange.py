@@ -134,9 +134,10 @@ class Exchange:
         """Return status and headers of a response, the body still empty."""
         return Answer(status=response.status_code, headers=_decoded(response.headers.raw))
 
-    def body(self, head: Answer) -> Body:
-        """Return what collects the body."""
-        return Body(head, method=self._request.method.upper(), limit=self._body_limit)
+    def body(self, head: Answer, *, ends_with_connection: bool = False) -> Body:
+        """Return what collects the body; of one without a length, the end of an HTTP/1 connection is its end."""
+        method = self._request.method.upper()
+        return Body(head, method=method, limit=self._body_limit, ends_with_connection=ends_with_connection)
 
     def check_time(self) -> None:
         """Raise `DeadlineExceeded` once the time is over."""

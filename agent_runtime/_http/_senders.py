@@ -23,6 +23,12 @@ FAULTS_OF_SETUP = (AssertionError, TypeError, AttributeError, NameError, NotImpl
 """What a mock without a route, or a hook with a bug, raises: its author has to see it. The driver records it first."""
 
 
+def ends_with_connection(response: Any) -> bool:
+    """Whether a body without a length ends with its connection: HTTP/1 over a real one, not a mock's answer."""
+    extensions = response.extensions
+    return "network_stream" in extensions and extensions.get("http_version", b"").startswith(b"HTTP/1")
+
+
 class HttpSender:
     """Sends requests over a blocking httpx client.
 
@@ -91,7 +97,7 @@ class HttpSender:
 
     def _read(self, exchange: Exchange, response: Any) -> Answer:
         head = exchange.head(response)
-        body = exchange.body(head)
+        body = exchange.body(head, ends_with_connection=ends_with_connection(response))
         try:
             if response.is_stream_consumed:
                 body.take(response.content)
@@ -165,7 +171,7 @@ class AsyncHttpSender:
 
     async def _read(self, exchange: Exchange, response: Any) -> Answer:
         head = exchange.head(response)
-        body = exchange.body(head)
+        body = exchange.body(head, ends_with_connection=ends_with_connection(response))
         try:
             if response.is_stream_consumed:
                 body.take(response.content)

@@ -93,6 +93,23 @@ def test_A27_compressed_bodies(loop, reply, data, state, body):
     assert (answer.body_state, answer.body) == (state, body)
 
 
+@pytest.mark.parametrize(
+    ("body", "state"),
+    [
+        (b"", BodyState.CUT),
+        (b"12", BodyState.CUT),
+        (b'{"a": 12', BodyState.CUT),
+        (b'{"a": 12}\n', BodyState.WHOLE),
+        (b"true", BodyState.WHOLE),
+        (b'"text"', BodyState.WHOLE),
+    ],
+)
+def test_a_body_that_ends_with_its_connection_has_to_show_its_own_end(loop, reply, body, state):
+    """Without a length or chunks, a close is the end and a cut alike; JSON but for numbers tells which it was."""
+    server = reply(OK + b"Content-Type: application/json\r\n\r\n" + body)
+    assert loop.send(server.url, own=True).body_state is state
+
+
 def test_A27_gzip_cut_in_the_middle(loop, reply):
     """A gzip stream cut in the middle, by a proxy that then ends its chunks properly, is cut."""
     answer = loop.send(reply(chunked(GZIP[: len(GZIP) // 2])).url)

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 KEYED = ToolContract(idempotency=Idempotency())
 
 
-def function(stage: Stage, body: Any, *, contract: ToolContract = PLAIN) -> Any:
+def function(stage: Stage, body: Any, *, contract: ToolContract = PLAIN, single_request: bool = False) -> Any:
     """Return a function tool of the stage's face that does what ``body`` does."""
     if stage.is_async:
 
-        @tool(name="pay", contract=contract)
+        @tool(name="pay", contract=contract, single_request=single_request)
         async def pay_async(amount: int, idempotency_key: Key) -> Any:
             return body(amount, idempotency_key)
 
         return pay_async
 
-    @tool(name="pay", contract=contract)
+    @tool(name="pay", contract=contract, single_request=single_request)
     def pay(amount: int, idempotency_key: Key) -> Any:
         return body(amount, idempotency_key)
 
@@ -154,7 +154,7 @@ def test_a_function_that_says_not_applied_has_failed(stage: Stage) -> None:
     "error", [NotApplied("busy", retry_after=2.0), httpx.ConnectError("refused"), httpx.PoolTimeout("full")], ids=repr
 )
 def test_what_certainly_did_not_happen_is_tried_again(stage: Stage, error: Exception) -> None:
-    """`NotApplied` with a wait and an HTTP client's errors of the not-sent kinds: the same key, after a wait."""
+    """`NotApplied` with a wait; of a function that makes one request, an HTTP client's errors of the not-sent kinds."""
     keys: list[str] = []
 
     def body(amount: int, key: str) -> int:
@@ -163,12 +163,27 @@ def test_what_certainly_did_not_happen_is_tried_again(stage: Stage, error: Excep
             raise error
         return amount
 
-    pay = function(stage, body)
+    pay = function(stage, body, single_request=True)
     with stage.runtime(pay).open("orders") as session:
         result = session.call(pay, {"amount": 5})
     assert result.attempts == 2
     assert len(set(keys)) == 1
     assert sum(stage.clock.slept) >= (2.0 if isinstance(error, NotApplied) else 0.0)
+
+
+def test_a_refused_connection_proves_nothing_of_what_the_function_did_before(stage: Stage) -> None:
+    """A function that charges and then finds another service down is not called again: the step is unknown."""
+    charges: list[int] = []
+
+    def body(amount: int, key: str) -> int:
+        charges.append(amount)
+        raise httpx.ConnectError("the mailer is down")
+
+    pay = function(stage, body)
+    session = stage.runtime(pay).open("orders")
+    with pytest.raises(StepUnknown):
+        session.call(pay, {"amount": 5})
+    assert charges == [5]
 
 
 def test_an_http_error_that_may_have_been_sent_leaves_it_unknown(stage: Stage) -> None:

@@ -594,3 +594,16 @@ def test_settle_does_not_change_what_a_replay_delivers(stage: Stage) -> None:
     again = stage.open()
     assert again.try_call(notify, ANA).status == "unknown"
     assert again.call(ship, {"n": 1}).source == "ledger"
+
+
+def test_the_same_decision_again_changes_nothing(stage: Stage) -> None:
+    """A plan that decides by itself says so in every replay; another decision than the first is refused."""
+    session = stage.open()
+    error = _lost(stage, session)
+    said = {"by": "ana", "evidence": "the dashboard"}
+    first = stage.own.decide(error.operation_id, succeeded=True, result={"id": 1}, **said)
+    assert stage.own.decide(error.operation_id, succeeded=True, result={"id": 1}, **said) == first
+    with pytest.raises(ConfigError):
+        stage.own.decide(error.operation_id, succeeded=True, result={"id": 2}, **said)
+    with pytest.raises(ConfigError):
+        stage.own.decide(error.operation_id, succeeded=False, **said)
