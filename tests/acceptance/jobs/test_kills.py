@@ -28,7 +28,7 @@ def run(url: str, server: str, where: str) -> subprocess.CompletedProcess[str]:
 def test_a_killed_agent_leaves_one_job_and_the_next_one_finishes_it(
     server: Backend, backend: Database, where: str
 ) -> None:
-    """Between the 202 and its commit, just after that, and in a poll: the next process polls the same job to its end."""
+    """Between the 202 and its commit, after that, and in a poll: the next process polls the same job to its end."""
     server.order_jobs("transcode", polls=3, estimated=None)
     dead = run(backend.url, server.url, where)
     assert dead.returncode == -signal.SIGKILL, dead.stderr
