@@ -1,7 +1,7 @@
 """20,000 records, of which 140 are rejected from row 14,000 on: done, and not a success.
 
-The counts come with the outcome, so that an agent can decide; the rejected rows stand behind a URL with a limit, so that
-they come into a model's context only when somebody asks for them.
+The counts come with the outcome, so that an agent can decide; the rejected rows stand behind a URL with a limit, so
+that they come into a model's context only when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ def main() -> None:
         backend.order_jobs("import", seconds=2, poll_after=0.4, estimated=None, end="completed_with_errors")
         contract = ToolContract(idempotency=Idempotency(), polling=PollPolicy())
         tool = Tool("import", url=f"{backend.url}/v1/imports", contract=contract)
-        with Runtime(f"sqlite:///{Path(folder) / 'agent.db'}", tools=[tool]) as runtime:
-            with runtime.open("import-customers") as session:
-                try:
-                    session.call(tool, ARGS)
-                except PartialResult as partial:
-                    outcome = partial.outcome
-                print(f"status: {outcome.status}, counts: {dict(outcome.counts)}")
-                print("the model reads:", outcome.for_model()["message"])
-                rejected = session.errors(outcome.step, limit=3)["errors"]
-                print("three of the rejected rows:", [row["row"] for row in rejected])
+        ledger = f"sqlite:///{Path(folder) / 'agent.db'}"
+        with Runtime(ledger, tools=[tool]) as runtime, runtime.open("import-customers") as session:
+            try:
+                session.call(tool, ARGS)
+            except PartialResult as partial:
+                outcome = partial.outcome
+            print(f"status: {outcome.status}, counts: {dict(outcome.counts)}")
+            print("the model reads:", outcome.for_model()["message"])
+            rejected = session.errors(outcome.step, limit=3)["errors"]
+            print("three of the rejected rows:", [row["row"] for row in rejected])
 
-                backend.order_jobs("import", seconds=0.5, poll_after=0.2, estimated=None)
-                again = session.call(tool, ARGS | {"rows": [row["row"] for row in rejected]})
-                print(f"those three, corrected: {again.step} succeeded")
+            backend.order_jobs("import", seconds=0.5, poll_after=0.2, estimated=None)
+            again = session.call(tool, ARGS | {"rows": [row["row"] for row in rejected]})
+            print(f"those three, corrected: {again.step} succeeded")
         print(f"bulk_import: 2 imports wanted, {len(backend.effects('import'))} happened, 0 claimed as full success")
 
 

@@ -14,12 +14,21 @@ from agent_runtime._core.job_start import start_of
 from agent_runtime._core.problem import read_problem
 from agent_runtime._core.results import read_result
 from agent_runtime._core.retry_after import retry_after
-from agent_runtime._model import Answer, BodyState, Effect, Handle, Raised, ResultState, Returned, SendFailure
-from agent_runtime.config import STANDARD_MARKS
+from agent_runtime._model import (
+    Answer,
+    BodyState,
+    Effect,
+    Handle,
+    Raised,
+    Request,
+    ResultState,
+    Returned,
+    SendFailure,
+)
+from agent_runtime.config import STANDARD_MARKS, HttpTool
 
 if TYPE_CHECKING:
     from agent_runtime._core.problem import Problem
-    from agent_runtime._model import Request
     from agent_runtime.config import AnyTool, JobReading, PollPolicy, ReplayMark, ToolContract
 
 
@@ -135,14 +144,22 @@ def _answer(answer: Answer, tool: AnyTool, now: float, request: Request | None) 
 
 def _success(answer: Answer, tool: AnyTool, now: float, request: Request | None, *, replayed: bool) -> Finding:
     policy = tool.contract.polling
-    handle = None if request is None else start_of(answer, request, policy, now=now)
+    wait = retry_after(answer.headers, now=now, status=answer.status)
+    handle = start_of(answer, request if request is not None else asked_of(tool), policy, now=now)
     if handle is not None:
         reading = _first_reading(answer, handle, policy, now)
         if reading is not None and reading.status != "running":
             return Finding(verdict=Verdict.JOB_ENDED, replayed=replayed, handle=handle, reading=reading)
-        return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, handle=handle)
+        return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, handle=handle, wait=wait)
     state = read_result(answer.body, answer.body_state, tool).state
     return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=state)
+
+
+def asked_of(tool: AnyTool) -> Request:
+    """Return the form of a tool's requests, where the one that was sent is not at hand."""
+    if isinstance(tool, HttpTool):
+        return Request(method=tool.method, url=tool.url)
+    return Request(method="POST", url="")
 
 
 def _first_reading(answer: Answer, handle: Handle, policy: PollPolicy, now: float) -> JobReading | None:

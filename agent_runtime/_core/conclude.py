@@ -7,6 +7,7 @@ half-done mutation. After one ambiguous or in-progress attempt a later refusal l
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +51,9 @@ UNKNOWN_REASON: Final = {
     Verdict.REDIRECTED: Reason.REDIRECTED,
     Verdict.IN_PROGRESS: Reason.IN_PROGRESS,
 }
-STORED_ANSWERS: Final = frozenset({Verdict.SUCCESS, Verdict.ACCEPTED, Verdict.STORED_END, Verdict.HALF_DONE})
+STORED_ANSWERS: Final = frozenset(
+    {Verdict.SUCCESS, Verdict.ACCEPTED, Verdict.JOB_ENDED, Verdict.STORED_END, Verdict.HALF_DONE}
+)
 NO_RESEND: Final = frozenset({Verdict.SERVER_ERROR, Verdict.REDIRECTED, Verdict.KEY_REUSED})
 
 
@@ -134,7 +137,8 @@ def _job(  # noqa: PLR0917  what is at hand when a job was started
 ) -> Change:
     """A job runs, or has ended. A stored 202 that has lost where to ask, and its id, leaves nothing to follow."""
     if finding.reading is not None:
-        return ended(finding.reading, handle, tool, None)
+        told = ended(finding.reading, handle, tool, None)
+        return dataclasses.replace(told, server_replayed=finding.replayed, result_status=status_of(result))
     if finding.replayed and operation.maybe_applied and handle.url is None and handle.job_id is None:
         return _unknown(Reason.JOB_GONE, None, no_resend=True, replayed=True)
     return Change(

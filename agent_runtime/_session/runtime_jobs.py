@@ -41,15 +41,16 @@ class _JobsBase(RuntimeBase):
     def _tell(self, listener: Callable[[Attention], Any], teller: str | None) -> Steps[int]:
         return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller)
 
+    def _looks(self, concurrency: int | None) -> int:
+        if concurrency is None:
+            return following.TASKS if self._is_async else following.THREADS
+        if concurrency < 1:
+            msg = f"concurrency must be 1 or more, not {concurrency!r}"
+            raise ConfigError(msg)
+        return concurrency
+
     def _until(self, until: float | None) -> float:
         return self._settings.world.ledger.now() if until is None else until
-
-
-def _checked(concurrency: int) -> int:
-    if concurrency < 1:
-        msg = f"concurrency must be 1 or more, not {concurrency!r}"
-        raise ConfigError(msg)
-    return concurrency
 
 
 class RuntimeJobs(_JobsBase):
@@ -98,7 +99,7 @@ class RuntimeJobs(_JobsBase):
         self,
         *,
         until: float | None = None,
-        concurrency: int = following.THREADS,
+        concurrency: int | None = None,
         on_end: Callable[[Outcome], Any] | None = None,
     ) -> int:
         """Look at jobs of parked sessions when they are due; return how many ended. Polls, never posts.
@@ -108,10 +109,10 @@ class RuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once.
+            concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return following.follow_jobs(self, self._until(until), _checked(concurrency), on_end)
+        return following.follow_jobs(self, self._until(until), self._looks(concurrency), on_end)
 
 
 class AsyncRuntimeJobs(_JobsBase):
@@ -160,7 +161,7 @@ class AsyncRuntimeJobs(_JobsBase):
         self,
         *,
         until: float | None = None,
-        concurrency: int = following.TASKS,
+        concurrency: int | None = None,
         on_end: Callable[[Outcome], Any] | None = None,
     ) -> int:
         """Look at jobs of parked sessions when they are due; return how many ended. Polls, never posts.
@@ -170,7 +171,7 @@ class AsyncRuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once.
+            concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return await following.follow_jobs_async(self, self._until(until), _checked(concurrency), on_end)
+        return await following.follow_jobs_async(self, self._until(until), self._looks(concurrency), on_end)

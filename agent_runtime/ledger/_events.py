@@ -30,7 +30,11 @@ def job_id_of(handle: bytes | None) -> str | None:
     """Return the job id that a handle names, where the databases can hold it."""
     if handle is None:
         return None
-    told = json.loads(handle).get("job_id")
+    try:
+        members = json.loads(handle)
+    except (ValueError, RecursionError):
+        return None
+    told = members.get("job_id") if isinstance(members, dict) else None
     return told if isinstance(told, str) and is_storable(told) else None
 
 

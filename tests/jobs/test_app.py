@@ -55,10 +55,12 @@ def test_it_mounts_in_fastapi_with_either_runtime(kind: str, api: JobApi) -> Non
 class Broken:
     """A runtime whose ledger is away."""
 
-    class ledger:
-        @staticmethod
-        def now() -> float:
-            return 0.0
+    @property
+    def ledger(self) -> Any:
+        return self
+
+    def now(self) -> float:
+        return 0.0
 
     def receive(self, event: Any) -> str:
         raise LedgerError("away")
