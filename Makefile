@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[postgres,testing,rich,langgraph]" --group backend --group check --group test
+	$(BIN)/python -m pip install --quiet --editable ".[postgres,testing,rich,sse,langgraph]" --group backend --group check --group test
 	touch $(STAMP)
 
 demo: $(STAMP)

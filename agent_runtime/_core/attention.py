@@ -38,6 +38,16 @@ class Attention:
         return self.operation.id
 
     @property
+    def state(self) -> State:
+        """What is known of the operation."""
+        return self.operation.state
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it stands there."""
+        return self.operation.reason
+
+    @property
     def tool(self) -> str:
         """The tool's name."""
         return self.operation.tool

@@ -14,8 +14,18 @@ from agent_runtime._core.job_start import start_of
 from agent_runtime._core.problem import read_problem
 from agent_runtime._core.results import read_result
 from agent_runtime._core.retry_after import retry_after
-from agent_runtime._model import Answer, BodyState, Effect, Handle, Raised, Request, ResultState, Returned, SendFailure
-from agent_runtime.config import STANDARD_MARKS, FunctionTool
+from agent_runtime._model import (
+    Answer,
+    BodyState,
+    Effect,
+    Handle,
+    Raised,
+    Request,
+    ResultState,
+    Returned,
+    SendFailure,
+)
+from agent_runtime.config import STANDARD_MARKS, HttpTool
 
 if TYPE_CHECKING:
     from agent_runtime._core.problem import Problem
@@ -134,16 +144,24 @@ def _answer(answer: Answer, tool: AnyTool, now: float, request: Request | None) 
 
 def _success(answer: Answer, tool: AnyTool, now: float, request: Request | None, *, replayed: bool) -> Finding:
     policy = tool.contract.polling
-    handle = start_of(answer, request or plain_request(tool), policy, now=now)
+    wait = retry_after(answer.headers, now=now, status=answer.status)
+    handle = start_of(answer, request if request is not None else asked_of(tool), policy, now=now)
     if handle is not None:
         reading = _first_reading(answer, handle, policy, now)
         if reading is not None and reading.status != "running":
             return Finding(verdict=Verdict.JOB_ENDED, replayed=replayed, handle=handle, reading=reading)
-        return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, handle=handle)
+        return Finding(verdict=Verdict.ACCEPTED, replayed=replayed, handle=handle, wait=wait)
     if answer.status == 206:  # a part, though none was asked for
         return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=ResultState.UNREADABLE)
     state = read_result(answer.body, answer.body_state, tool).state
     return Finding(verdict=Verdict.SUCCESS, replayed=replayed, result_state=state)
+
+
+def asked_of(tool: AnyTool) -> Request:
+    """Return the form of a tool's requests, where the one that was sent is not at hand."""
+    if isinstance(tool, HttpTool):
+        return Request(method=tool.method, url=tool.url)
+    return Request(method="POST", url="")
 
 
 def _first_reading(answer: Answer, handle: Handle, policy: PollPolicy, now: float) -> JobReading | None:
@@ -153,12 +171,6 @@ def _first_reading(answer: Answer, handle: Handle, policy: PollPolicy, now: floa
         return read_start(answer, handle, policy, now=now)
     except Exception:  # noqa: BLE001  the user's own adapter; the first poll is read again
         return None
-
-
-def plain_request(tool: AnyTool) -> Request:
-    """Return what a tool's requests look like, where the one that was sent is not at hand."""
-    assert not isinstance(tool, FunctionTool), "a function tool is answered by no one"
-    return Request(method=tool.method, url=tool.url)
 
 
 def _plain_refusal(status: int, codes: frozenset[str], contract: ToolContract) -> Verdict:

@@ -137,7 +137,8 @@ def _job(  # noqa: PLR0917  what is at hand when a job was started
 ) -> Change:
     """A job runs, or has ended. A stored 202 that has lost where to ask, and its id, leaves nothing to follow."""
     if finding.reading is not None:
-        return dataclasses.replace(ended(finding.reading, handle, tool, None), server_replayed=finding.replayed)
+        told = ended(finding.reading, handle, tool, None)
+        return dataclasses.replace(told, server_replayed=finding.replayed, result_status=status_of(result))
     if finding.replayed and operation.maybe_applied and handle.url is None and handle.job_id is None:
         return _unknown(Reason.JOB_GONE, None, no_resend=True, replayed=True)
     return Change(

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from agent_runtime._core.classify import effect_of_end, plain_request
+from agent_runtime._core.classify import asked_of, effect_of_end
 from agent_runtime._core.job_start import start_of
 from agent_runtime._core.results import read_result
 from agent_runtime._core.retry_after import retry_after
@@ -122,7 +122,7 @@ def _stored(  # noqa: PLR0917  what is at hand when a look-up answers
     if status >= 400:
         return Sight(seen=Seen.FAILED, body=stored, status=status, effect=effect_of_end(was, tool.contract))
     if status == 202:
-        handle = start_of(was, request or plain_request(tool), tool.contract.polling, now=now)
+        handle = start_of(was, request if request is not None else asked_of(tool), tool.contract.polling, now=now)
         return Sight(seen=Seen.ACCEPTED, body=stored, status=status, handle=handle)
     state = read_result(stored, BodyState.WHOLE, tool).state
     if absent or (state is not ResultState.OK and lookup.result is None):

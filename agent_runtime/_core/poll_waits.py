@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from agent_runtime.config import PollPolicy
 
 JITTER: Final = 0.1
-MOST_JITTER: Final = 1.0
-"""A wait is longer by up to a tenth, and by a second at most, so that many jobs do not ask at once."""
+MOST_JITTER: Final = 5.0
+"""A wait is longer by up to a tenth, and by some seconds at most, so that many jobs do not ask at once."""
 LEAST_HINT: Final = 0.2
 """A hint is never taken for a shorter wait than this."""
+A_LITTLE: Final = 0.2
+"""Seconds added to what a tool asked for: its clock and ours, and the way between, are no exact match."""
 PATIENCE: Final = 60.0
 """Seconds for which a resume past the bound waits so that it can look once without coming too early."""
 
@@ -25,7 +27,9 @@ PATIENCE: Final = 60.0
 def first_wait(handle: Handle, policy: PollPolicy, random: float) -> float:
     """Return the seconds until the first look at a job; where a callback is waited for, that is a slow one."""
     plain = seconds_of(policy.first) if policy.source is None else seconds_of(policy.cap)
-    return _jittered(_least(handle.poll_after, policy) if handle.poll_after is not None else plain, random)
+    if handle.poll_after is not None:
+        return _jittered(_least(handle.poll_after, policy), random) + A_LITTLE
+    return _jittered(plain, random)
 
 
 def next_wait(handle: Handle, policy: PollPolicy, hint: float | None, random: float) -> tuple[float, float]:
@@ -35,7 +39,7 @@ def next_wait(handle: Handle, policy: PollPolicy, hint: float | None, random: fl
     """
     if hint is not None:
         plain = _least(hint, policy)
-        return _jittered(plain, random), plain
+        return _jittered(plain, random) + A_LITTLE, plain
     before = handle.wait or handle.poll_after or seconds_of(policy.first)
     plain = min(max(before, LEAST_HINT) * policy.factor, seconds_of(policy.cap))
     if policy.source is not None:

@@ -29,7 +29,7 @@ class Run:
     Attributes:
         operation: as the ledger has it, kept up to date.
         tool: its tool; its policies give the budgets.
-        fence: what makes this process's writes count.
+        fence: what makes this process's writes count; None where only the version of the row does.
         body_limit: longest answer body, in bytes.
         deadline: end of the wait budget, by the database's clock (UTC epoch seconds).
         attempts: requests made by this run that count against the budget.
@@ -53,7 +53,7 @@ class Run:
 
     operation: OperationRecord
     tool: AnyTool
-    fence: int
+    fence: int | None
     body_limit: int
     deadline: float = 0.0
     attempts: int = 0

@@ -6,33 +6,31 @@ import asyncio
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.calls import work
-from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job, ask
+from agent_runtime._core.job_rounds import look_at
+from agent_runtime._core.outcomes import outcome_of
+from agent_runtime._core.tokens import Subject
 from agent_runtime._model import SETTLED, OperationRecord, Outcome, State
-from agent_runtime._session.hold import HELD, Hold, hold
 from agent_runtime._session.shared import logger
 from agent_runtime.errors import AgentRuntimeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from agent_runtime._core.effects import Steps
     from agent_runtime._session.settings import Settings
-    from agent_runtime.config import AnyTool
-    from agent_runtime.ledger import Claim, Owner
     from agent_runtime.ledger._events import DueJobs
 
 ROUND: Final = 1.0
 """Longest pause between two looks for due jobs, in seconds."""
 AGAIN: Final = 30.0
-"""Seconds for which a session is left alone whose jobs could not be looked at, and between two looks for matters."""
+"""Seconds for which a job is left alone that could not be looked at, and between two looks for matters."""
 THREADS: Final = 16
 TASKS: Final = 128
 
 
 class Rounds:
-    """Which sessions are at work, and which are left alone for now. Strictly private."""
+    """Which jobs are at work, and which are left alone for now. Strictly private."""
 
     def __init__(self, settings: Settings, concurrency: int) -> None:
         self.settings = settings
@@ -60,14 +58,14 @@ class Rounds:
         self.alone = {ident: until for ident, until in self.alone.items() if until > found.now}
         return found
 
-    def free(self, found: DueJobs) -> list[str]:
-        """Return the sessions that can be begun now."""
+    def free(self, found: DueJobs) -> list[Due]:
+        """Return the jobs that can be begun now."""
         room = self.concurrency - len(self.busy)
-        waiting = [ident for ident, _ in found.sessions if ident not in self.busy and ident not in self.alone]
+        waiting = [one for one in found.jobs if one[0].id not in self.busy and one[0].id not in self.alone]
         return waiting[:room]
 
     def begin(self, ident: str) -> None:
-        """Note that a session is at work."""
+        """Note that a job is at work."""
         self.busy.add(ident)
 
     def end(self, ident: str, ended: int | None, now: float) -> None:
@@ -86,34 +84,19 @@ class Rounds:
         return max(0.02, min(ROUND, soonest - found.now, until - found.now))
 
 
-def claim(settings: Settings, owner: Owner, ident: str) -> Steps[Claim]:
-    """Claim a parked session; one that somebody holds is left to its holder."""
-    got: Claim = yield from ask(Job(lambda ledger: ledger.claim(name=ident, tenant=settings.tenant, owner=owner)))
-    return got
+Due = tuple[OperationRecord, str | None]
+"""A job that is due, and on whose behalf its session calls."""
 
 
-def _held(settings: Settings, got: Claim) -> Hold:
-    """Return the hold of a claim; nobody in this process takes it over while it is at work."""
-    held = hold(settings, got)
-    if held.token is not None:
-        HELD.pop(held.token, None)
-    return held
-
-
-def looks(held: Hold) -> Iterator[tuple[OperationRecord, AnyTool, str]]:
-    """Yield the due jobs of a claimed session: operation, tool, label."""
-    book, settings = held.desk.book, held.settings
-    now = settings.world.ledger.now()
-    labels = {step.operation_id: step.label for step in book.steps() if step.operation_id is not None}
-    for operation in book.unsettled():
-        due = operation.resume_at is not None and operation.resume_at <= now
-        if operation.state is State.ACCEPTED and due and operation.tool in settings.tools:
-            yield operation, settings.tools[operation.tool], labels.get(operation.id, operation.label)
-
-
-def look(held: Hold, operation: OperationRecord, tool: AnyTool, label: str) -> Steps[Outcome]:
-    """Look once at one job."""
-    return work(held.desk, tool, operation, label, Following("once"), delivers=False)
+def look(settings: Settings, due: Due) -> Steps[Outcome | None]:
+    """Look once at one job; None = somebody else has it."""
+    operation, actor = due
+    tool = settings.tools[operation.tool]
+    subject = Subject(name=actor if actor is not None else settings.actor)
+    seen = yield from look_at(operation, tool, subject, settings.body_limit)
+    if seen is None:
+        return None
+    return outcome_of(seen, tool, seen.label, source="ledger", words=settings.words)
 
 
 def is_end(outcome: Outcome) -> bool:
@@ -122,16 +105,16 @@ def is_end(outcome: Outcome) -> bool:
 
 
 def follow_jobs(runtime: Any, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None) -> int:
-    """Look at due jobs in rounds, each session in one of a few threads; return how many jobs ended."""
+    """Look at due jobs in rounds, each in one of a few threads; return how many jobs ended."""
     settings: Settings = runtime._settings  # noqa: SLF001  the runtime's own other half
     rounds = Rounds(settings, concurrency)
     at_work: dict[Future[int | None], str] = {}
     with ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="agent_runtime-jobs") as pool:
         while True:
             found = settings.driver.drive(rounds.due(), None)
-            for ident in rounds.free(found):
-                rounds.begin(ident)
-                at_work[pool.submit(_follow_session, runtime, ident, on_end)] = ident
+            for due in rounds.free(found):
+                rounds.begin(due[0].id)
+                at_work[pool.submit(_follow_one, settings, due, on_end)] = due[0].id
             pause = rounds.pause(found, until)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
                 _notify(runtime)
@@ -159,28 +142,22 @@ async def _notify_async(runtime: Any) -> None:
         logger.exception("on_attention failed; what it was told is told again")
 
 
-def _follow_session(runtime: Any, ident: str, on_end: Callable[[Outcome], Any] | None) -> int | None:
-    settings: Settings = runtime._settings  # noqa: SLF001  as above
+def _follow_one(settings: Settings, due: Due, on_end: Callable[[Outcome], Any] | None) -> int | None:
     try:
-        got = settings.driver.drive(claim(settings, runtime._owner(), ident), None)  # noqa: SLF001
-        if got.status != "taken" or got.lease is None:
-            return 0 if got.status == "busy" else None
-        held, lease, ended = _held(settings, got), got.lease, 0
-        try:
-            for operation, tool, label in looks(held):
-                outcome = settings.driver.drive(look(held, operation, tool, label), lease, ident)
-                ended += _tell_end(outcome, on_end)
-        finally:
-            held.closed = True
-            settings.driver.drive(ask(Job(lambda ledger: ledger.release(lease))), None)
+        outcome = settings.driver.drive(look(settings, due), None, due[0].session_id)
     except AgentRuntimeError as error:
-        logger.warning("session %s: its jobs could not be looked at, they are tried again later: %s", ident, error)
+        _warn(due, error)
         return None
-    return ended
+    return int(_tell_end(outcome, on_end))
 
 
-def _tell_end(outcome: Outcome, on_end: Callable[[Outcome], Any] | None) -> bool:
-    if not is_end(outcome):
+def _warn(due: Due, error: AgentRuntimeError) -> None:
+    msg = "session %s: the job of step %s could not be looked at, it is tried again later: %s"
+    logger.warning(msg, due[0].session_id, due[0].label, error)
+
+
+def _tell_end(outcome: Outcome | None, on_end: Callable[[Outcome], Any] | None) -> bool:
+    if outcome is None or not is_end(outcome):
         return False
     if on_end is not None:
         on_end(outcome)
@@ -190,16 +167,16 @@ def _tell_end(outcome: Outcome, on_end: Callable[[Outcome], Any] | None) -> bool
 async def follow_jobs_async(
     runtime: Any, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None
 ) -> int:
-    """Look at due jobs in rounds, each session in a task, so many at a time; return how many jobs ended."""
+    """Look at due jobs in rounds, each in a task, so many at a time; return how many jobs ended."""
     settings: Settings = runtime._settings  # noqa: SLF001  the runtime's own other half
     rounds = Rounds(settings, concurrency)
     at_work: dict[asyncio.Task[int | None], str] = {}
     try:
         while True:
             found = await settings.async_driver.drive(rounds.due(), None)
-            for ident in rounds.free(found):
-                rounds.begin(ident)
-                at_work[asyncio.create_task(_follow_session_async(runtime, ident, on_end))] = ident
+            for due in rounds.free(found):
+                rounds.begin(due[0].id)
+                at_work[asyncio.create_task(_follow_one_async(settings, due, on_end))] = due[0].id
             pause = rounds.pause(found, until)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
                 await _notify_async(runtime)
@@ -218,29 +195,17 @@ async def follow_jobs_async(
             await asyncio.wait(at_work)
 
 
-async def _follow_session_async(runtime: Any, ident: str, on_end: Callable[[Outcome], Any] | None) -> int | None:
-    settings: Settings = runtime._settings  # noqa: SLF001  as above
-    drive = settings.async_driver.drive
+async def _follow_one_async(settings: Settings, due: Due, on_end: Callable[[Outcome], Any] | None) -> int | None:
     try:
-        got = await drive(claim(settings, runtime._owner(), ident), None)  # noqa: SLF001
-        if got.status != "taken" or got.lease is None:
-            return 0 if got.status == "busy" else None
-        held, lease, ended = _held(settings, got), got.lease, 0
-        try:
-            for operation, tool, label in looks(held):
-                outcome = await drive(look(held, operation, tool, label), lease, ident)
-                ended += await _tell_end_async(outcome, on_end)
-        finally:
-            held.closed = True
-            await drive(ask(Job(lambda ledger: ledger.release(lease))), None)
+        outcome = await settings.async_driver.drive(look(settings, due), None, due[0].session_id)
     except AgentRuntimeError as error:
-        logger.warning("session %s: its jobs could not be looked at, they are tried again later: %s", ident, error)
+        _warn(due, error)
         return None
-    return ended
+    return int(await _tell_end_async(outcome, on_end))
 
 
-async def _tell_end_async(outcome: Outcome, on_end: Callable[[Outcome], Any] | None) -> bool:
-    if not is_end(outcome):
+async def _tell_end_async(outcome: Outcome | None, on_end: Callable[[Outcome], Any] | None) -> bool:
+    if outcome is None or not is_end(outcome):
         return False
     heard = on_end(outcome) if on_end is not None else None
     if asyncio.iscoroutine(heard):

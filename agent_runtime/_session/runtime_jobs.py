@@ -41,14 +41,13 @@ class _JobsBase(RuntimeBase):
     def _tell(self, listener: Callable[[Attention], Any], teller: str | None) -> Steps[int]:
         return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller)
 
+    def _looks(self, concurrency: int | None) -> int:
+        if concurrency is None:
+            return following.TASKS if self._is_async else following.THREADS
+        return count("concurrency", concurrency)
+
     def _until(self, until: float | None) -> float:
         return self._settings.world.ledger.now() if until is None else seconds("until", until)
-
-
-def _checked(concurrency: int | None, default: int) -> int:
-    if concurrency is None:
-        return default
-    return count("concurrency", concurrency)
 
 
 class RuntimeJobs(_JobsBase):
@@ -107,10 +106,10 @@ class RuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once; None = 16 threads, or 128 tasks.
+            concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return following.follow_jobs(self, self._until(until), _checked(concurrency, following.THREADS), on_end)
+        return following.follow_jobs(self, self._until(until), self._looks(concurrency), on_end)
 
 
 class AsyncRuntimeJobs(_JobsBase):
@@ -169,9 +168,7 @@ class AsyncRuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once; None = 16 threads, or 128 tasks.
+            concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return await following.follow_jobs_async(
-            self, self._until(until), _checked(concurrency, following.TASKS), on_end
-        )
+        return await following.follow_jobs_async(self, self._until(until), self._looks(concurrency), on_end)

@@ -175,7 +175,7 @@ class Ledger(Protocol):
         ...
 
     def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
-        """Read which sessions have jobs of these tools to be looked at now and are held by nobody, oldest due first."""
+        """Read which jobs of these tools are due, of sessions that nobody holds, the longest due first."""
         ...
 
     def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:

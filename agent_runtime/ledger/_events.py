@@ -38,15 +38,15 @@ def job_id_of(handle: bytes | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueJobs:
-    """Whose jobs are to be looked at.
+    """Which jobs are to be looked at.
 
     Attributes:
-        sessions: ids of sessions that nobody holds and that have a job due, each with the moment since when.
+        jobs: of sessions that nobody holds, the longest due first, each with its session's actor.
         running: jobs in all, held ones too; next_at: when the next of the others is due, or None.
         now: by the database's clock (UTC epoch seconds), as all moments here.
     """
 
-    sessions: tuple[tuple[str, float], ...]
+    jobs: tuple[tuple[OperationRecord, str | None], ...]
     running: int
     next_at: float | None
     now: float
@@ -65,7 +65,7 @@ class EventRows:
         return self._submit(lambda conn: _jobs(conn, tenant), write=False)
 
     def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
-        """Read whose jobs are to be looked at now, the longest due first."""
+        """Read which jobs are to be looked at now, the longest due first."""
         store = self._runner.store
         return self._submit(lambda conn: _due(conn, tenant, tools, limit, read_clock(conn, store)), write=False)
 
@@ -120,12 +120,12 @@ def _due(conn: Connection, tenant: str, tools: Sequence[str], limit: int, now: f
     joined = t.operations.join(t.sessions, session.id == row.session_id)
     free = or_(session.lease_until.is_(None), session.lease_until <= now)
     ours = and_(row.tenant == tenant, _RUNS, row.tool.in_(tools), row.resume_at.is_not(None), session.state == "open")
-    due = select(row.session_id, func.min(row.resume_at).label("first")).select_from(joined)
-    due = due.where(ours, free, row.resume_at <= now).group_by(row.session_id).order_by("first").limit(limit)
-    later = select(func.min(row.resume_at)).select_from(joined).where(ours, row.resume_at > now)
-    sessions = tuple((one.session_id, float(one.first)) for one in conn.execute(due))
+    due = select(t.operations, session.actor).select_from(joined).where(ours, free, row.resume_at <= now)
+    found = conn.execute(due.order_by(row.resume_at).limit(limit)).mappings()
+    jobs = tuple((operation_record(one), one["actor"]) for one in found)
+    ahead = select(func.min(row.resume_at)).select_from(joined).where(ours, row.resume_at > now)
     running = conn.execute(select(func.count()).select_from(joined).where(ours)).scalar_one()
-    return DueJobs(sessions=sessions, running=running, next_at=conn.execute(later).scalar(), now=now)
+    return DueJobs(jobs=jobs, running=running, next_at=conn.execute(ahead).scalar(), now=now)
 
 
 def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bool:

@@ -20,7 +20,7 @@ from agent_runtime._model import (
     Returned,
     State,
 )
-from agent_runtime.config import JobReading
+from agent_runtime.config.jobs import JobReading
 from tests.core.world import KEYED, LOST, NOT_SENT, START, fresh, json_answer, make_call, scripted, tool_of
 from tests.core.world import call_of as call
 
@@ -28,6 +28,7 @@ WRITE, READ = tool_of(KEYED), tool_of(ToolContract(kind="read"))
 RESULT = {
     Verdict.SUCCESS: json_answer(200, 1),
     Verdict.ACCEPTED: json_answer(202, {"job_id": "j"}),
+    Verdict.JOB_ENDED: json_answer(202, {"job_id": "j", "done": True, "result": 1}),
     Verdict.REFUSED: json_answer(400),
     Verdict.NOT_SENT: NOT_SENT,
     Verdict.NOT_APPLIED: json_answer(429),
@@ -39,10 +40,10 @@ RESULT = {
     Verdict.KEY_REUSED: json_answer(422),
     Verdict.HALF_DONE: json_answer(500),
     Verdict.REDIRECTED: Answer(status=302),
-    Verdict.JOB_ENDED: json_answer(202, {"job_id": "j", "status": "failed"}),
 }
 HANDLE = Handle(url=None, job_id="j", protocol="bare")
-ENDED = JobReading(status="failed", error="full")
+JOBS = {Verdict.ACCEPTED, Verdict.JOB_ENDED}
+ENDED = JobReading(status="succeeded", result=1, has_result=True)
 
 
 def in_flight(*, maybe=False, **more):
@@ -53,9 +54,8 @@ def in_flight(*, maybe=False, **more):
 
 
 def concluded(verdict, *, maybe=False, replayed=False, tool=WRITE, resume_at=START, last=False, result=None):
-    is_job = verdict in {Verdict.ACCEPTED, Verdict.JOB_ENDED}
     reading = ENDED if verdict is Verdict.JOB_ENDED else None
-    finding = Finding(verdict=verdict, replayed=replayed, handle=HANDLE if is_job else None, reading=reading)
+    finding = Finding(verdict=verdict, replayed=replayed, handle=HANDLE if verdict in JOBS else None, reading=reading)
     result = RESULT[verdict] if result is None else result
     return conclude(in_flight(maybe=maybe), finding, result, tool, resume_at=resume_at, last=last)
 
@@ -65,7 +65,7 @@ NONE, POSSIBLE = Effect.NONE, Effect.POSSIBLE
 FIRST = {
     Verdict.SUCCESS: (S, None, UNSET),
     Verdict.ACCEPTED: (A, None, UNSET),
-    Verdict.JOB_ENDED: (F, Reason.JOB_ENDED, POSSIBLE),
+    Verdict.JOB_ENDED: (S, Reason.JOB_ENDED, UNSET),
     Verdict.REFUSED: (F, Reason.REFUSED, NONE),
     Verdict.NOT_SENT: (R, Reason.RETRY_AFTER, UNSET),
     Verdict.NOT_APPLIED: (R, Reason.RETRY_AFTER, UNSET),
@@ -88,7 +88,7 @@ AFTER_AMBIGUITY = FIRST | {
 READS = {
     Verdict.SUCCESS: (S, None, UNSET),
     Verdict.ACCEPTED: (A, None, UNSET),
-    Verdict.JOB_ENDED: (F, Reason.JOB_ENDED, POSSIBLE),
+    Verdict.JOB_ENDED: (S, Reason.JOB_ENDED, UNSET),
     Verdict.REFUSED: (F, Reason.REFUSED, NONE),
     Verdict.NOT_SENT: (R, Reason.RETRY_AFTER, UNSET),
     Verdict.NOT_APPLIED: (R, Reason.RETRY_AFTER, UNSET),

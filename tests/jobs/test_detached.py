@@ -66,7 +66,7 @@ def test_check_looks_once_and_not_before_the_tool_allows(api: JobApi) -> None:
     outcomes = [session.check(step) for _ in range(5)]
     assert [(one.status, one.progress) for one in outcomes] == [("pending", 45)] * 5
     assert len(api.gets) == 1
-    api.stage.clock.advance(46)
+    api.stage.clock.advance(50)
     assert session.check(step).value == RESULT
     assert session.check(step).value == RESULT
     assert len(api.gets) == 2
@@ -202,10 +202,10 @@ def test_one_pass_looks_at_what_is_due_now(api: JobApi) -> None:
     session.close()
     runtime = api.runtime(tool)
     assert (runtime.follow_jobs(), len(api.gets)) == (0, 0)
-    api.stage.clock.advance(31)
+    api.stage.clock.advance(34)
     assert (runtime.follow_jobs(), len(api.gets)) == (0, 1)
     assert (runtime.follow_jobs(), len(api.gets)) == (0, 1)
-    api.stage.clock.advance(47)
+    api.stage.clock.advance(52)
     assert (runtime.follow_jobs(), len(api.gets)) == (1, 2)
 
 
@@ -214,7 +214,7 @@ def test_a_session_that_somebody_holds_is_left_to_its_holder(everywhere: JobApi)
     api, tool = everywhere, transcode()
     session = api.runtime(tool).open("film")
     step = session.try_call(tool, ARGS, detach=True).step
-    api.stage.clock.advance(31)
+    api.stage.clock.advance(34)
     assert api.runtime(tool).follow_jobs() == 0
     assert api.gets == []
     try:
@@ -229,7 +229,7 @@ def test_jobs_of_tools_that_are_not_registered_are_left_alone(api: JobApi) -> No
     session = api.runtime(tool).open("film")
     session.try_call(tool, ARGS, detach=True)
     session.close()
-    api.stage.clock.advance(31)
+    api.stage.clock.advance(34)
     assert api.runtime(transcode("other")).follow_jobs(until=api.stage.clock.wall() + 10) == 0
     assert api.gets == []
 

@@ -110,7 +110,7 @@ def test_a_stream_tells_progress_and_end(server: Backend, job_tool: Make, runtim
     assert outcome.value["duration_seconds"] == 372
     assert server.polls(outcome.job_id) == 0
     percents = [one.percent for one in heard if one.percent is not None]
-    assert len(percents) > 3
+    assert len(percents) >= 2
     assert percents == sorted(percents)
     assert heard[-1].done
 

@@ -1,0 +1,109 @@
+"""The ASGI app: mounted in FastAPI, with both runtimes, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from agent_runtime import AsyncRuntime, Runtime, webhooks
+from agent_runtime.errors import LedgerError
+from agent_runtime.webhooks import CallbackRefused, StandardWebhook, sign
+from tests.jobs.job_api import DONE, JobApi, transcode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+ARGS = {"source_url": "s3://in/7f21c.mov"}
+
+
+def ask(app: Any, body: bytes, headers: dict[str, str], path: str = "/hooks/") -> httpx.Response:
+    async def go() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://hooks") as client:
+            return await client.post(path, content=body, headers=headers)
+
+    return asyncio.run(go())
+
+
+def signed(body: bytes, at: float) -> dict[str, str]:
+    signature = sign(SECRET, event_id="e1", timestamp=int(at), body=body)
+    return {"webhook-id": "e1", "webhook-timestamp": str(int(at)), "webhook-signature": signature}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_it_mounts_in_fastapi_with_either_runtime(kind: str, api: JobApi) -> None:
+    """A job of a session is ended by a callback to the mounted app."""
+    tool = transcode(webhook="films")
+    runtime = api.runtime(tool)
+    session = runtime.open("film")
+    session.try_call(tool, ARGS, detach=True)
+    made = {"tools": [tool], "tenant": api.stage.tenant, "clock": api.stage.clock}
+    receiver = (Runtime if kind == "sync" else AsyncRuntime)(api.stage.ledger, **made)
+    app = FastAPI()
+    app.mount("/hooks", webhooks.app(receiver, verify=StandardWebhook(SECRET), source="films"))
+    body = json.dumps({"type": "job.completed", "data": DONE}).encode()
+    answer = ask(app, body, signed(body, api.stage.clock.wall()))
+    assert (answer.status_code, answer.json()) == (200, {"status": "applied"})
+    assert session.check("step_001").reason == "callback"
+
+
+class Broken:
+    """A runtime whose ledger is away."""
+
+    @property
+    def ledger(self) -> Any:
+        return self
+
+    def now(self) -> float:
+        return 0.0
+
+    def receive(self, event: Any) -> str:
+        raise LedgerError("away")
+
+
+def anyone(headers: Mapping[str, str], body: bytes, *, now: float) -> str:
+    if headers.get("x-sender") != "me":
+        raise CallbackRefused("who is that?")
+    return headers["x-event"]
+
+
+def test_another_scheme_is_a_function(api: JobApi) -> None:
+    """It gets headers and raw bytes, and returns the event's id or refuses; a ledger that is away is a 503."""
+    app = webhooks.app(Broken(), verify=anyone)
+    me = {"x-sender": "me", "x-event": "1"}
+    assert ask(app, b"{}", {"x-sender": "you"}).json() == {"status": "who is that?"}
+    assert ask(app, b'{"job_id": "j"}', me).status_code == 503
+    assert ask(app, b"no json", me).json() == {"status": "ignored"}
+    assert ask(app, b"x" * (1024 * 1024 + 1), me).status_code == 413
+
+
+def test_it_serves_lifespan_and_passes_over_what_is_no_http() -> None:
+    """It runs by itself under any ASGI server."""
+    app = webhooks.app(Broken(), verify=anyone)
+    incoming = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return incoming.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async def run() -> None:
+        await app({"type": "lifespan"}, receive, send)
+        await app({"type": "websocket"}, receive, send)
+        incoming.append({"type": "http.disconnect"})
+        await app({"type": "http", "method": "POST", "headers": []}, receive, send)
+
+    asyncio.run(run())
+    assert sent == [
+        "lifespan.startup.complete",
+        "lifespan.shutdown.complete",
+        "http.response.start",
+        "http.response.body",
+    ]
