@@ -433,8 +433,9 @@ def test_a_person_settles_an_unknown_operation(succeeded, result, effect, expect
     assert settled.reason is Reason.DECIDED
     seen = world.ledger.evidence[-1][1]
     assert (seen.kind, seen.by, seen.detail) == ("decision", "ann", "saw it")
+    assert world.run(decide("", operation.id, succeeded, result, "bob", "yes", effect)) == settled
     with pytest.raises(ConfigError, match="settled, and that is final"):
-        world.run(decide("", operation.id, succeeded, result, "bob", "no", effect))
+        world.run(decide("", operation.id, not succeeded, None, "bob", "no", "none"))
 
 
 @pytest.mark.parametrize("state", [State.READY, State.IN_FLIGHT])
