@@ -84,7 +84,7 @@ def read_start(answer: Answer, handle: Handle, policy: PollPolicy, *, now: float
     certain = json_of(answer).get("done") is True or reading.has_result
     plain = handle.protocol in {"body", "bare"}
     if plain and reading.status in GOOD and not certain:
-        return JobReading(progress=reading.progress, poll_after=reading.poll_after, message=reading.message)
+        return JobReading(progress=reading.progress, message=reading.message)  # the wait stands in the handle
     return reading
 
 
@@ -97,6 +97,8 @@ def _status(answer: Answer, body: dict[str, Any], handle: Handle) -> tuple[JobSt
         return _word((properties or {}).get("provisioningState"), default="succeeded"), True
     if handle.protocol == "aip":
         return _aip(body), False
+    if handle.protocol not in AZURE and answer.status == 202 and body.get("done") is False:
+        return "running", False  # whatever word stands beside it
     if handle.protocol in AZURE or answer.status == 202:
         return _word(body.get("status"), default="running"), False
     return _plain(answer, body, handle)

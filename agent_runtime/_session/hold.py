@@ -17,6 +17,7 @@ from agent_runtime._core.tokens import Subject
 from agent_runtime._model import SessionState
 from agent_runtime._model.naming import check_alias
 from agent_runtime._session.settings import Settings
+from agent_runtime.config._checks import flag
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def hold(
         words=settings.words,
         subject=subject_of(record, settings.actor, actor, subject_token),
     )
-    if reissue_failed:
+    if flag("reissue_failed", reissue_failed):
         desk.again = {operation.id for operation in loaded.operations if can_be_issued_again(operation)}
     made = Hold(
         settings=settings,

@@ -402,6 +402,10 @@ def test_a_second_effect_is_wanted_by_true_alone(stage: Stage) -> None:
     before = rows(stage)
     with pytest.raises(ConfigError, match="effect_possible"):
         session.reissue("step_001", effect_possible="no")
+    session.close()
+    with pytest.raises(ConfigError, match="reissue_failed"):
+        stage.own.resume("orders", reissue_failed="no")
+    stage.own.resume("orders")
     assert rows(stage) == before
     assert len(stage.tools.requests) == 1
 
