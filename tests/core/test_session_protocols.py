@@ -542,9 +542,9 @@ def test_calls_that_are_over_leave_no_trace_in_the_book():
     desk = world.desk()
     new = call(DEBIT)
     place = desk.book.place(new.ask())
-    desk.book.enter("", "me")
+    desk.book.enter("", "me", "step_001")
     assert desk.book.busy
     world.run(run_call(desk, new, place))
     leave(desk, new, place)
-    desk.book.leave("", "me")
+    desk.book.leave("", "step_001")
     assert not desk.book.busy
