@@ -22,7 +22,7 @@ from agent_runtime._model import (
     ToolResult,
 )
 from agent_runtime._model.words import BECAUSE as BECAUSE  # noqa: PLC0414  the table belongs to this module's readers too
-from agent_runtime._model.words import Sentence, seen_by_transport, sentences, why_of
+from agent_runtime._model.words import Sentence, seen_by_transport, sentences, since_settled, why_of
 from agent_runtime.errors import (
     KeyConflict,
     PartialResult,
@@ -83,8 +83,6 @@ def outcome_of(
         status = Status.TIMED_OUT
     value, result_state, unusable = _value(operation, tool)
     why = why_of(operation.state, operation.reason, operation.effect, unusable=unusable, stay=stay)
-    if since is not None:
-        why += (("since_settled", (("state", str(since)),)),)
     handle = handle_of(operation) if operation.handle else None
     return Outcome(
         status=status,
@@ -264,7 +262,7 @@ ENDED_SINCE: Final = (
 def _unknown(outcome: Outcome) -> StepError:
     decide = f"runtime.decide({outcome.operation_id!r}, succeeded=True, result=..., by=..., evidence=...)"
     if outcome.since is not None:
-        happened, ways = "it was NOT known whether it took effect.", ENDED_SINCE
+        happened, ways = "it was NOT known whether it took effect.", _text(since_settled(outcome), ENDED_SINCE)
     elif outcome.decide_only:
         happened = "it is NOT known whether it took effect."
         ways = (
@@ -290,7 +288,7 @@ def _pending(outcome: Outcome, now: float | None = None) -> StepError:
     when = f"Not before {moment_text(outcome.resume_at, now)}." if outcome.resume_at else ""
     happened = "not finished."
     if outcome.since is not None:
-        happened, when, next_ = "it was not finished.", "", ENDED_SINCE
+        happened, when, next_ = "it was not finished.", since_settled(outcome), ENDED_SINCE
     msg = _text(f"{_where(outcome)}: {happened}", outcome.message, _said(outcome), when, next_)
     return StepPending(msg, kind=outcome.kind or "parked", resume_at=outcome.resume_at, **_ids(outcome))
 

@@ -189,7 +189,7 @@ def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[
         "done": outcome.done,
         "tool": outcome.tool,
         "step": outcome.step,
-        "message": " ".join(part for part in (happened, why, advice) if part),
+        "message": " ".join(part for part in (happened, why, since_settled(outcome, words), advice) if part),
     }
     for name in ("operation_id", "job_id", "status_url", "kind", "counts", "errors_url"):
         value = getattr(outcome, name)
@@ -202,6 +202,11 @@ def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[
     elif outcome.error:
         said["tool_said_untrusted"] = _quote(outcome.error)
     return said
+
+
+def since_settled(outcome: Outcome, words: Mapping[str, str] | None = None) -> str:
+    """Return how an outcome that is replayed as unsettled ended since; no part of ``message``, which is replayed."""
+    return "" if outcome.since is None else say(words, "since_settled", state=str(outcome.since))
 
 
 def _sentence(text: str) -> str:
