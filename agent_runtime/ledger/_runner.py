@@ -43,6 +43,10 @@ class AnswerLost(Exception):
     """The COMMIT was sent and what came back was no answer."""
 
 
+SLACK = 1.0
+"""Seconds by which a reading of the database's clock may lag behind what is reckoned, before it is believed instead."""
+
+
 class Runner:
     """What the ledger thread runs.
 
@@ -81,8 +85,12 @@ class Runner:
         return self.clock.wall() if seen is None else seen[0] + (self.clock.boottime() - seen[1])
 
     def note_time(self, now: float) -> None:
-        """Keep what the database's clock read a moment ago."""
-        self._seen = (now, self.clock.boottime())
+        """Keep what the database's clock read a moment ago, unless what is reckoned from before is as good or better.
+
+        A reading is always a little old: taken for now, it would put the clock back by as much.
+        """
+        if self._seen is None or not 0 <= self.now() - now < SLACK:
+            self._seen = (now, self.clock.boottime())
 
     def perform(self, jobs: Sequence[Job[Any]]) -> list[Any]:
         """Do jobs in one transaction; return a value or an exception for each."""

@@ -264,3 +264,14 @@ def test_a_close_that_is_overtaken_by_its_own_end_returns() -> None:
     thread = Hasty(Idle(), "the ledger")
     thread.submit(Job(lambda conn: None, write=False)).result(WAIT)
     assert thread.close(1)
+
+
+def test_a_late_reading_does_not_put_the_clock_back(ledger: SqlLedger) -> None:
+    """A reading that took its time lags behind what is reckoned; the reckoning stays, until they differ by much."""
+    runner, before = ledger._runner, ledger.now()
+    runner.note_time(before - 0.4)
+    assert ledger.now() == before
+    runner.note_time(before - 3600)
+    assert ledger.now() == before - 3600
+    runner.note_time(before + 5)
+    assert ledger.now() == before + 5
