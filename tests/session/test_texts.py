@@ -151,7 +151,7 @@ def test_a_replay_of_an_unknown_step_tells_what_became_of_it(stage: Stage) -> No
     session = stage.open()
     again = session.try_call(notify, {"to": "ana"})
     session.close()
-    assert (again.status, again.since) == ("unknown", "succeeded")
+    assert (again.status, again.since, again.message) == ("unknown", "succeeded", first.message)
     said = again.for_model()["message"]
     assert "since then it has ended: it is succeeded" in said
     assert "has to be settled first" not in said
