@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -55,5 +54,5 @@ def _claims(text: str | None) -> str | None:
     try:
         plain = base64.b64decode(text.translate(str.maketrans("-_", "+/")) + "=" * (-len(text) % 4), validate=True)
         return plain.decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # letters that base64 does not have, padding that does not fit, no UTF-8
         return None
