@@ -53,7 +53,7 @@ FORMS = {
 
 @pytest.mark.parametrize(("answer", "method", "protocol", "url"), FORMS.values(), ids=FORMS)
 def test_each_form_of_a_start_is_recognised(answer, method, protocol, url):
-    """The forms of Azure, AIP-151, RFC 9110 and the sources' bodies, in this order; a 202 is a job whatever it holds."""
+    """The forms of Azure, AIP-151, RFC 9110 and the sources' bodies, in this order; a 202 is always a job."""
     found = start(answer, method)
     assert (found.protocol, found.url) == (protocol, None if url is None else ORIGIN + url)
     assert found.started_at == START

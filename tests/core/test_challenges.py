@@ -1,0 +1,71 @@
+"""What a 401 says beside its status."""
+
+import base64
+
+import pytest
+
+from agent_runtime._core.challenges import Challenge, challenge_of
+from tests.core.world import call_of as call
+from tests.core.world import fresh, json_answer, make_call, scripted, tool_of
+
+CLAIMS = '{"access_token":{"acrs":{"essential":true,"value":"c1"}}}'
+PACKED = base64.b64encode(CLAIMS.encode()).decode()
+ODD = base64.urlsafe_b64encode(b'{"a":"???>>>"}').decode()
+
+
+def told(*values):
+    return challenge_of(json_answer(401, None, tuple(("WWW-Authenticate", value) for value in values)))
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ('Bearer error="invalid_token"', Challenge(error="invalid_token")),
+        ('bearer realm="a, b", error=invalid_token', Challenge(error="invalid_token")),
+        ('Bearer realm="say \\"hi\\"", error="x"', Challenge(error="x")),
+        ("Bearer", Challenge()),
+        ('Bearer error="Drop Table; now"', Challenge()),
+        ("Basic realm=x, error=y", Challenge()),
+        (f'Bearer claims="{PACKED}"', Challenge(claims=CLAIMS)),
+        (f'Bearer claims="{PACKED.rstrip("=")}"', Challenge(claims=CLAIMS)),
+        (f'Bearer claims="{ODD}"', Challenge(claims='{"a":"???>>>"}')),
+        ('Bearer claims="{\\"a\\":1}"', Challenge(claims='{"a":1}')),
+        ('Bearer claims="%%%"', Challenge()),
+        ('Bearer claims="\xe9\xe9\xe9\xe9"', Challenge()),
+        ('Bearer claims="/w=="', Challenge()),  # no UTF-8
+        (f'Bearer claims="{"A" * 8193}"', Challenge()),
+        ('Bearer claims=""', Challenge()),
+    ],
+)
+def test_a_bearer_challenge_is_read(value, wanted):
+    """Its code, and claims as JSON text; what cannot be read says nothing."""
+    assert told(value) == wanted
+
+
+def test_the_bearer_challenge_is_found_among_others():
+    """Each scheme may have a header of its own; none at all is an empty challenge."""
+    assert told("Negotiate", 'Bearer error="x"') == Challenge(error="x")
+    assert told() == Challenge()
+
+
+@pytest.mark.parametrize(
+    ("challenge", "person"),
+    [
+        (Challenge(), False),
+        (Challenge(error="invalid_token"), False),
+        (Challenge(error="interaction_required"), True),
+        (Challenge(error="insufficient_claims"), True),
+        (Challenge(claims="{}"), True),
+    ],
+)
+def test_some_challenges_want_a_person(challenge, person):
+    """A fresh token of the same proof would be refused as well."""
+    assert challenge.wants_person is person
+
+
+def test_a_challenge_that_cannot_be_read_is_a_plain_401():
+    """The token is refreshed once, and the call goes on."""
+    answer = json_answer(401, None, (("WWW-Authenticate", 'Bearer claims="\xe9"'),))
+    world = fresh(scripted(answer, json_answer(200, 1)))
+    assert make_call(world, world.desk(), call(tool_of())).status == "succeeded"
+    assert world.token.number == 2

@@ -1,0 +1,128 @@
+"""How long a token may be sent, whose turn a refresh is, and what a lost answer to one means."""
+
+import dataclasses
+
+import pytest
+
+from agent_runtime._core.tokens import (
+    IN_DOUBT,
+    AccessToken,
+    KeptAccess,
+    KeptTokens,
+    Refresh,
+    Stop,
+    Use,
+    Wait,
+    judge,
+    may_have_rotated,
+    pruned,
+    seed_digest,
+    token_id,
+)
+from agent_runtime._model import Answer, BodyState
+from agent_runtime._model.tokens import TokenRecord
+from tests.core.world import LOST, NOT_SENT, json_answer
+
+NOW = 1_000_000.0
+ROW = TokenRecord(
+    id="i", name="p", version=1, sealed=b"x", seeds=("s",), holder=None, held_until=None, doubts=0, problem=None
+)
+GOOD, STALE = (
+    KeptAccess(value="a", sent_at=NOW - 10, expires_at=NOW + 3600),
+    KeptAccess(value="b", sent_at=0, expires_at=9),
+)
+KEPT = KeptTokens(refresh="r", access={"w": GOOD})
+OLD = KeptTokens(refresh="r", access={"w": STALE})
+BEGIN, AGAIN = Refresh(begins=True), Refresh(begins=False)
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "leeway"),
+    [(3600.0, 60.0), (300.0, 30.0), (20.0, 5.0), (6.0, 3.0)],
+)
+def test_a_token_is_stale_a_little_early(lifetime, leeway):
+    """By a tenth of its life, between 5 s and 60 s, and by half of it at most."""
+    token = AccessToken(value="secret", issued_at=NOW, expires_at=NOW + lifetime)
+    assert token.fresh(NOW + lifetime - leeway - 0.01)
+    assert not token.fresh(NOW + lifetime - leeway)
+    assert not token.once
+
+
+def test_a_token_of_no_lifetime_is_good_for_one_request():
+    """It is never fresh again."""
+    token = AccessToken(value="secret", issued_at=NOW, expires_at=NOW)
+    assert token.once
+    assert not token.fresh(NOW)
+
+
+def test_a_token_is_told_from_others_without_being_shown():
+    """Its repr hides it; the same secret has the same id, a lone surrogate included."""
+    token = AccessToken(value="secret", issued_at=NOW, expires_at=NOW + 9)
+    assert "secret" not in repr(token)
+    assert token.header() == ("Authorization", "Bearer secret")
+    assert token.id == token_id("secret") != token_id("other")
+    assert seed_digest("\ud800") != seed_digest("secret")
+
+
+JUDGED = {
+    # row, what it seals, what differs; what is to be done
+    "never-used": (None, None, {}, BEGIN),
+    "nothing-kept": (ROW, None, {}, BEGIN),
+    "another-seed": (ROW, KEPT, {"seed": "new"}, BEGIN),
+    "good": (ROW, KEPT, {}, Use(GOOD)),
+    "asked-for-something-else": (ROW, KEPT, {"wanted": "other"}, AGAIN),
+    "stale": (ROW, OLD, {}, AGAIN),
+    "refused-by-a-tool": (ROW, KEPT, {"rejected": token_id("a")}, AGAIN),
+    "another-was-refused": (ROW, KEPT, {"rejected": token_id("z")}, Use(GOOD)),
+    "good-while-another-refreshes": ({"holder": "you", "held_until": NOW + 9}, KEPT, {}, Use(GOOD)),
+    "another-refreshes": ({"holder": "you", "held_until": NOW + 9}, OLD, {}, Wait(9.0)),
+    "another-begins": ({"holder": "you", "held_until": NOW + 9}, OLD, {"seed": "new"}, Wait(9.0)),
+    "my-own-hold": ({"holder": "me", "held_until": NOW + 9}, OLD, {}, AGAIN),
+    "problem": ({"problem": "invalid_grant"}, OLD, {}, "invalid_grant"),
+    "a-new-seed-heals-a-problem": ({"problem": "invalid_grant"}, OLD, {"seed": "new"}, BEGIN),
+    "holder-ended-in-doubt": ({"holder": "you", "held_until": NOW}, OLD, {}, IN_DOUBT),
+    "holder-without-a-time": ({"holder": "you"}, OLD, {}, IN_DOUBT),
+    "holder-ended-with-grace": ({"holder": "you", "held_until": NOW}, OLD, {"grace": True}, AGAIN),
+    "one-doubt": ({"doubts": 1}, OLD, {}, IN_DOUBT),
+    "one-doubt-with-grace": ({"doubts": 1}, OLD, {"grace": True}, AGAIN),
+    "two-doubts-with-grace": ({"doubts": 2}, OLD, {"grace": True}, IN_DOUBT),
+}
+
+
+@pytest.mark.parametrize(("row", "kept", "given", "wanted"), JUDGED.values(), ids=JUDGED)
+def test_whose_turn_a_refresh_is(row, kept, given, wanted):
+    """One worker refreshes at a time; a refresh that may have used the token up is not made again without grace."""
+    record = dataclasses.replace(ROW, **row) if isinstance(row, dict) else row
+    asked = {"now": NOW, "seed": "s", "wanted": "w", "rejected": None, "grace": False, "holder": "me"} | given
+    found = judge(record, kept, **asked)
+    if isinstance(wanted, str):
+        assert isinstance(found, Stop)
+        assert wanted in found.why
+    else:
+        assert found == wanted
+
+
+def test_stale_access_tokens_are_not_kept():
+    """The others are, for workers that come later."""
+    assert pruned({"w": GOOD, "x": STALE}, NOW) == {"w": GOOD}
+
+
+@pytest.mark.parametrize(
+    ("reply", "may"),
+    [
+        (LOST, True),
+        (NOT_SENT, False),
+        (json_answer(200, {}), True),
+        (Answer(status=200, body_state=BodyState.CUT), True),
+        (json_answer(302), False),
+        (json_answer(400), False),
+        (json_answer(429), False),
+        (json_answer(408), False),
+        (json_answer(503), False),
+        (json_answer(500), True),
+        (json_answer(502), True),
+    ],
+)
+def test_a_refresh_without_a_usable_reply_may_have_used_the_token_up(reply, may):
+    """A refusal and "not now" have not; what was lost, cut, or ended in the middle may have."""
+    assert may_have_rotated(reply) is may
