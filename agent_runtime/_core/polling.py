@@ -211,7 +211,7 @@ def _answered(run: Run, handle: Handle, policy: PollPolicy, answer: Answer, cred
         yield from _keep_looking(run, seen, policy, reading.poll_after, None)
         return True
     yield from _ended(run, handle, policy, reading, answer, credential)
-    return not run.interrupted
+    return not run.interrupted and run.problem is None
 
 
 def _moved_on(run: Run, handle: Handle, answer: Answer) -> Handle:
@@ -259,6 +259,12 @@ def _ended(  # noqa: PLR0917  what is at hand when a job ends
         place = result_place(run, handle, reading)
         missing = place is None and reading.result_url is not None
         if place is not None:
+            if not same_origin(handle.url or "", place):  # the look itself went out bare
+                own = yield from _credential(run, place)
+                if own is None:
+                    yield from _keep_looking(run, handle, policy, None, "there is no token for the result")
+                    return
+                credential = own
             fetched = yield from look(run, place, credential)
             if isinstance(fetched, SendFailure) and fetched.interrupted:
                 run.interrupted = True
