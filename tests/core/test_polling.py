@@ -1,0 +1,392 @@
+"""Following a job: only GETs, the token on its own origin alone, and nothing but the tool's word ends it."""
+
+import dataclasses
+import json
+
+import pytest
+
+from agent_runtime._core.effects import NoCredential, Send
+from agent_runtime._model import Answer, BodyState, Reason, ResultState, SendFailure, State
+from agent_runtime.config.jobs import JobAdapter, JobReading, JobStart
+from tests.core.job_world import (
+    ENDS,
+    JOB_URL,
+    ORIGIN,
+    RUNS,
+    STARTED,
+    call_it,
+    callback,
+    followed,
+    job_tool,
+    left,
+    rewrite,
+    started,
+    world_of,
+)
+from tests.core.world import LOST, NOT_SENT, START, json_answer
+
+RUNNING, ENDED = json_answer(200, RUNS), json_answer(200, ENDS)
+GONE, MISSING, REFUSED = json_answer(410), json_answer(404), json_answer(401)
+INTERRUPTED = SendFailure(maybe_sent=True, error="KeyboardInterrupt", interrupted=True)
+OTHER = "https://jobs.test"
+ALLOWED = job_tool(origins=(OTHER,))
+
+
+def authorisation(send):
+    return dict(send.headers).get("Authorization")
+
+
+def test_L3_polls_are_plain_gets():
+    """One POST under the key; each look carries the token, no key and no body."""
+    world = followed(RUNNING, RUNNING, ENDED)
+    assert (len(world.sends), len(world.polls)) == (1, 3)
+    assert {(one.request.method, one.request.url, one.request.body) for one in world.polls} == {("GET", JOB_URL, b"")}
+    assert {authorisation(one) for one in world.polls} == {"Bearer t1"}
+    assert world.row.state is State.SUCCEEDED
+
+
+def test_A35_passing_faults_of_polls_end_no_job():
+    """503, a broken link, 500, 429, 401 and a cut page: the job goes on, the wait that was asked for is kept to."""
+    slower = json_answer(429, None, (("Retry-After", "90"),))
+    cut = Answer(status=200, body=json.dumps(ENDS).encode(), body_state=BodyState.CUT)
+    world = followed(json_answer(503), LOST, NOT_SENT, json_answer(500), slower, REFUSED, cut, ENDED)
+    assert world.row.state is State.SUCCEEDED
+    assert len(world.sends) == 1
+    assert max(world.waits) >= 90.0
+    moves = {(before, after) for kind, _, before, after in _states(world) if kind == "state"}
+    assert moves == {
+        (State.READY, State.IN_FLIGHT),
+        (State.IN_FLIGHT, State.ACCEPTED),
+        (State.ACCEPTED, State.ACCEPTED),
+        (State.ACCEPTED, State.SUCCEEDED),
+    }
+
+
+def _states(world):
+    return [entry for entry in world.ledger.log if entry[0] == "state"]
+
+
+def test_a_401_is_answered_by_one_fresh_token_for_each_look():
+    """Then the look is made again at once; a look that was answered allows the next refresh."""
+    world = followed(REFUSED, RUNNING, REFUSED, ENDED)
+    assert [authorisation(one) for one in world.polls] == [f"Bearer t{number}" for number in (1, 2, 2, 3)]
+    assert len(world.waits) == 2
+
+
+def test_a_second_401_ends_the_try_and_not_the_job():
+    """The fresh token was refused as well: somebody has to bring another, and the job is due again later."""
+    world = followed(REFUSED)
+    assert len(world.polls) == 2
+    assert world.row.state is State.ACCEPTED
+    assert json.loads(world.row.error)["error"] == "token_required"
+    assert world.row.resume_at > world.ledger.clock.now
+
+
+@pytest.mark.parametrize(("kind", "looks"), [("required", 0), ("unavailable", 1)])
+def test_a_look_without_a_token(kind, looks):
+    """One that a person has to bring ends the try; an authorisation server that is down is asked again."""
+    world = left(job_tool(), None, ENDED)
+    world.token.say = [NoCredential(kind, "no token")]
+    call_it(world, job_tool())
+    assert len(world.polls) == looks
+    assert world.row.state is (State.SUCCEEDED if looks else State.ACCEPTED)
+    assert len(world.sends) == 1
+
+
+@pytest.mark.parametrize(
+    ("polls", "state", "reason"),
+    [
+        ([MISSING, RUNNING, ENDED], State.SUCCEEDED, Reason.JOB_ENDED),  # 20 s after the start: not there yet
+        ([RUNNING, MISSING], State.UNKNOWN, Reason.JOB_GONE),
+        ([GONE], State.UNKNOWN, Reason.JOB_GONE),
+    ],
+)
+def test_a_job_that_cannot_be_found_is_unknown_after_the_grace(polls, state, reason):
+    """A 404 in the first 30 s says "not there yet", later "gone"; a 410 says so at once. Nothing is sent again."""
+    world = followed(*polls, start=started(STARTED | {"poll_after_seconds": 20}))
+    assert (world.row.state, world.row.reason) == (state, reason)
+    assert world.row.no_resend is (state is State.UNKNOWN)
+    assert len(world.sends) == 1
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("/jobs/1", f"{ORIGIN}/jobs/1"),
+        ("jobs/1", f"{ORIGIN}/tools/jobs/1"),
+        ("?op=1", f"{ORIGIN}/tools/debit?op=1"),
+    ],
+)
+def test_A38_relative_links_are_resolved_and_asked_with_the_token(location, url):
+    """Against the URL that was asked."""
+    world = followed(json_answer(200, {"id": 1}), start=started({}, headers={"Location": location}))
+    assert [(one.request.url, authorisation(one)) for one in world.polls] == [(url, "Bearer t1")]
+    assert json.loads(world.row.result) == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    "location", ["//evil.test/j", "https://evil.test/j", "http://tools.test/j", "https://tools.test:8443/j"]
+)
+def test_A38_other_origins_are_left_alone(location):
+    """Nothing goes there; the URL stays in the row, for whoever looks at it."""
+    world = followed(start=started({}, headers={"Location": location}))
+    assert world.polls == []
+    assert (world.row.state, world.row.resume_at) == (State.ACCEPTED, None)
+    assert world.handle["url"].endswith("/j")
+    call_it(world, job_tool())
+    assert (world.polls, len(world.sends)) == ([], 1)
+
+
+def test_L9_an_allowed_origin_is_asked_without_credentials():
+    """A 401 from there ends the try: there is no token that could be renewed."""
+    start = started({"status_url": f"{OTHER}/j"})
+    world = followed(RUNNING, ENDED, start=start, tool=ALLOWED)
+    assert [(one.request.url, one.headers) for one in world.polls] == [(f"{OTHER}/j", ())] * 2
+    refused = followed(REFUSED, start=start, tool=ALLOWED)
+    assert (len(refused.polls), refused.row.state) == (1, State.ACCEPTED)
+
+
+def test_A36_a_restart_only_looks():
+    """No second POST, and the bound counts from the stored start."""
+    world = left(job_tool(), None, RUNNING)
+    world.ledger.clock.now = START + 500
+    world.ledger.fence += 1
+    call_it(world, job_tool())
+    assert len(world.sends) == 1
+    assert world.ledger.clock.now < START + 660
+    assert (world.row.state, world.row.reason) == (State.ACCEPTED, Reason.POLL_BOUND)
+
+
+def test_a_resume_past_the_bound_looks_once():
+    """Then the job counts as timed out, which is written once, and stays accepted with its id."""
+    world = left(job_tool(), None, RUNNING)
+    world.ledger.clock.now = START + 10_000
+    for looks in (1, 2):
+        assert call_it(world, job_tool()).status == "timed_out"
+        assert len(world.polls) == looks
+        world.ledger.clock.now += 1000
+    assert world.handle["job_id"] == "job_7f21c"
+    assert call_it(world, job_tool(), "once").state is State.ACCEPTED
+
+
+def test_the_last_look_is_at_the_bound():
+    """A wait of our own that would cross it is cut there; one that the tool asked for is not."""
+    tool = job_tool(first=50.0, factor=1.0, bound=120.0)
+    world = followed(json_answer(200, {"status": "processing"}), start=started({"status_url": "/s"}), tool=tool)
+    assert world.ledger.clock.now == pytest.approx(START + 120.0)
+    asked = followed(json_answer(200, {"poll_after_seconds": 100}), start=started({"status_url": "/s"}), tool=tool)
+    assert (len(asked.polls), asked.row.reason) == (1, Reason.POLL_BOUND)
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "result_state"),
+    [
+        ({"status": "Failed", "error": {"code": "x"}}, State.FAILED, None),
+        ({"done": True}, State.SUCCEEDED, ResultState.MISSING),
+        ({"status": "SUCCEEDED", "errors": [{"row": 7}]}, State.SUCCEEDED, ResultState.OK),
+    ],
+)
+def test_A37_a_200_is_not_success(body, state, result_state):
+    """Failed is a failure; an end without a word or a result is said so; errors beside a success make it partial."""
+    row = followed(json_answer(200, body)).row
+    assert (row.state, row.partial) == (state, "errors" in body)
+    assert result_state is None or row.result_state is result_state
+
+
+def test_A37_a_null_status_is_asked_again_until_the_bound():
+    """The job stays accepted, with its URL."""
+    world = followed(json_answer(200, {"status": None}))
+    assert (world.row.state, world.row.reason) == (State.ACCEPTED, Reason.POLL_BOUND)
+    assert world.handle["url"] == JOB_URL
+
+
+MOVES = {
+    "operation-location": (200, {"Operation-Location": "/new"}, f"{ORIGIN}/new"),
+    "azure": (200, {"Azure-AsyncOperation": "/new"}, f"{ORIGIN}/new"),
+    "location-202": (202, {"Location": "/new"}, f"{ORIGIN}/new"),
+    "location-200": (200, {"Location": "/new"}, JOB_URL),
+    "elsewhere": (202, {"Location": "https://evil.test/new"}, JOB_URL),
+    "nowhere": (202, {"Location": "/a b"}, JOB_URL),
+}
+
+
+@pytest.mark.parametrize(("status", "headers", "url"), MOVES.values(), ids=MOVES)
+def test_a_running_job_may_name_a_new_place(status, headers, url):
+    """It is asked there from then on, where that may be asked."""
+    world = followed(started(RUNS, status=status, headers=headers), ENDED)
+    assert [one.request.url for one in world.polls] == [JOB_URL, url]
+
+
+def test_a_result_that_stands_elsewhere_is_fetched():
+    """On the tool's origin, with the token; its bytes are the result."""
+    world = followed(json_answer(200, {"status": "succeeded", "result_url": "/r"}), json_answer(200, {"x": 1}))
+    assert [(one.request.url, authorisation(one)) for one in world.polls][1:] == [(f"{ORIGIN}/r", "Bearer t1")]
+    assert (json.loads(world.row.result), world.row.result_state) == ({"x": 1}, ResultState.OK)
+
+
+def test_a_result_on_the_tools_origin_is_fetched_with_the_token_whoever_told_of_it():
+    """The job is asked bare on another origin; its result stands where the token belongs."""
+    end = json_answer(200, {"status": "succeeded", "result_url": f"{ORIGIN}/r"})
+    start = started({"status_url": f"{OTHER}/j"})
+    world = followed(end, json_answer(200, 7), start=start, tool=ALLOWED)
+    assert [authorisation(one) for one in world.polls] == [None, "Bearer t1"]
+    assert world.row.result == b"7"
+
+
+def test_a_result_whose_token_is_wanting_is_fetched_later():
+    """The job ended, and is asked about again once there is a token."""
+    end = json_answer(200, {"status": "succeeded", "result_url": f"{ORIGIN}/r"})
+    world = left(ALLOWED, started({"status_url": f"{OTHER}/j"}), end, json_answer(200, 7))
+    world.token.say = [NoCredential("required", "sign in")]
+    call_it(world, ALLOWED)
+    assert (len(world.polls), world.row.state) == (1, State.ACCEPTED)
+    assert world.row.resume_at > world.ledger.clock.now
+
+
+@pytest.mark.parametrize("trouble", [LOST, json_answer(503), json_answer(401), json_answer(429)])
+def test_a_result_that_cannot_be_fetched_now_is_asked_for_again(trouble):
+    """The job's end is not written before its result is there."""
+    end = json_answer(200, {"status": "succeeded", "result_url": "/r"})
+    world = followed(end, trouble, end, json_answer(200, 7))
+    assert (world.row.state, world.row.result) == (State.SUCCEEDED, b"7")
+
+
+@pytest.mark.parametrize("place", ["/r", "https://cdn.test/r"])
+def test_a_result_that_cannot_be_had_is_missing(place):
+    """The tool says that it is not there, or it stands where no credentials go: the effect is certain all the same."""
+    world = followed(json_answer(200, {"status": "succeeded", "result_url": place}), MISSING)
+    assert (world.row.state, world.row.result_state) == (State.SUCCEEDED, ResultState.MISSING)
+
+
+RESULTS = {
+    # headers of the start, method of the call; where the result is fetched
+    "location-beside": ({"Operation-Location": "/op", "Location": "/r"}, "POST", f"{ORIGIN}/r"),
+    "the-resource-itself": ({"Operation-Location": "/op"}, "PUT", f"{ORIGIN}/tools/debit"),
+    "azure-resource": ({"Azure-AsyncOperation": "/op"}, "PATCH", f"{ORIGIN}/tools/debit"),
+    "nowhere": ({"Operation-Location": "/op"}, "POST", None),
+}
+
+
+@pytest.mark.parametrize(("headers", "method", "url"), RESULTS.values(), ids=RESULTS)
+def test_where_an_azure_result_stands(headers, method, url):
+    """Beside the operation's URL, or at the resource that was put."""
+    tool = dataclasses.replace(job_tool(), method=method)
+    world = followed(
+        json_answer(200, {"status": "Succeeded"}), json_answer(200, 7), start=started({}, headers=headers), tool=tool
+    )
+    assert [one.request.url for one in world.polls][1:] == ([] if url is None else [url])
+    assert world.row.state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "polls", [[INTERRUPTED], [json_answer(200, {"status": "done", "result_url": "/r"}), INTERRUPTED]]
+)
+def test_an_interrupted_look_concludes_nothing(polls):
+    """Neither of the job nor of its result; the next try looks again."""
+    world = followed(*polls)
+    assert (world.row.state, len(world.polls)) == (State.ACCEPTED, len(polls))
+
+
+def test_an_adapter_that_raises_loses_no_look():
+    """It is asked again; what went wrong is kept as evidence."""
+    told = [KeyError("st"), JobReading(status="succeeded", result=7, has_result=True)]
+
+    def read(answer):
+        given = told.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    adapter = JobAdapter(start=lambda _: JobStart(url="/mine"), read=read)
+    raised = JobAdapter(start=adapter.start, read=lambda _: JobReading())
+    world = left(job_tool(adapter=raised), None, json_answer(200, {}))
+    call_it(world, job_tool(adapter=adapter))
+    assert (world.row.state, world.row.result) == (State.SUCCEEDED, b"7")
+    assert any("KeyError" in (seen.detail or "") for _, seen in world.ledger.evidence)
+
+
+def test_an_adapter_that_cannot_read_a_start_leaves_the_job_running():
+    """What it says of an end in the first answer counts only if it can be read."""
+
+    def read(answer):
+        raise KeyError
+
+    world = left(job_tool(adapter=JobAdapter(start=lambda _: JobStart(url="/mine"), read=read)))
+    assert world.handle["protocol"] == "adapter"
+
+
+def test_an_untracked_job_is_left_to_whoever_knows():
+    """Without a URL and a callback nobody can ask: it stays accepted, and the outcome says why."""
+    world = followed(start=started(None))
+    assert (world.row.state, world.row.resume_at, world.polls, world.waits) == (State.ACCEPTED, None, [], [])
+
+
+CALLS_BACK = job_tool(webhook=True)
+
+
+def arrives(world, after, event):
+    """Let a callback arrive in the first wait that ends later than so many seconds after the start."""
+
+    def trouble(effect):
+        if not isinstance(effect, Send) and world.ledger.clock.now >= START + after and world.ledger.operations:
+            world.ledger.keep_event(tenant="", event=event)
+
+    world.trouble = trouble
+
+
+def test_a_job_without_a_url_waits_for_its_callback():
+    """The ledger is looked at every two seconds, until the callback is there."""
+    world = world_of(started({"job_id": "job_7f21c"}))
+    arrives(world, 10, callback())
+    assert call_it(world, CALLS_BACK).status == "succeeded"
+    assert world.row.reason is Reason.CALLBACK
+    assert set(world.waits) == {2.0}
+    assert world.ledger.clock.now <= START + 12
+
+
+def test_a_wait_ends_when_somebody_else_writes_the_end():
+    """Such as the receiver of callbacks; no look is made then."""
+    world = world_of(started({"job_id": "j"}))
+    world.trouble = lambda _: (
+        rewrite(world, state=State.SUCCEEDED, result=b"7")
+        if world.waits and world.row.state is State.ACCEPTED
+        else None
+    )
+    assert call_it(world, CALLS_BACK).value == 7
+    assert len(world.waits) == 1
+
+
+def test_a_callback_that_does_not_come_ends_the_wait_at_the_bound():
+    """The job is timed out then, and a look that nobody waits for changes nothing."""
+    bare = started({"job_id": "j"})
+    world = followed(start=bare, tool=CALLS_BACK)
+    assert (world.row.reason, world.ledger.clock.now) == (Reason.POLL_BOUND, START + 600)
+    once = left(CALLS_BACK, bare)
+    call_it(once, CALLS_BACK, "once")
+    assert (once.row.reason, once.waits) == (None, [])
+
+
+def test_beside_a_callback_the_job_is_asked_slowly():
+    """At the cap, in case the callback is lost."""
+    world = followed(RUNNING, ENDED, tool=CALLS_BACK)
+    assert len(world.polls) == 2
+    assert world.ledger.clock.now >= START + 120
+
+
+def test_once_and_next_look_as_often_as_they_say():
+    """One look is made, and the job goes on; ``once`` keeps to the moment before which it may not be asked."""
+    world = left(job_tool(), None, RUNNING)
+    call_it(world, job_tool(), "once")
+    assert (len(world.polls), world.waits) == (1, [])
+    call_it(world, job_tool(), "once")
+    assert len(world.polls) == 1
+    call_it(world, job_tool(), "next")
+    assert (len(world.polls), len(world.waits)) == (2, 1)
+
+
+def test_detaching_is_written_once():
+    """A second detach finds it so."""
+    world = left(job_tool())
+    version = world.row.version
+    call_it(world, job_tool(), "detach")
+    assert (world.row.version, world.handle["detached"]) == (version, True)
