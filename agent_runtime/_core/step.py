@@ -44,10 +44,8 @@ def perform(run: Run) -> Steps[None]:
                 going = yield from _ready(run)
             case State.UNKNOWN:
                 going = yield from _unknown(run)
-            case State.ACCEPTED:
+            case _:  # accepted: no other state is left that is not settled
                 going = yield from follow(run)
-            case _:
-                going = False
 
 
 def _ready(run: Run) -> Steps[bool]:
