@@ -23,7 +23,7 @@ from tests.core.job_world import (
     started,
     world_of,
 )
-from tests.core.world import LOST, NOT_SENT, START, json_answer
+from tests.core.world import LOST, MARK, NOT_SENT, START, json_answer
 
 RUNNING, ENDED = json_answer(200, RUNS), json_answer(200, ENDS)
 GONE, MISSING, REFUSED = json_answer(410), json_answer(404), json_answer(401)
@@ -390,3 +390,35 @@ def test_detaching_is_written_once():
     version = world.row.version
     call_it(world, job_tool(), "detach")
     assert (world.row.version, world.handle["detached"]) == (version, True)
+
+
+@pytest.mark.parametrize(("poll", "filed"), [(ENDED, True), (RUNNING, False)])
+def test_a_look_that_loses_the_race_changes_nothing(poll, filed):
+    """Somebody else wrote the end meanwhile; another end than that is filed and contradicts it."""
+    world = left(job_tool())
+
+    def answer(send):
+        rewrite(world, state=State.FAILED, reason=Reason.CALLBACK)
+        return poll
+
+    world.answer = answer
+    told = []
+    call_it(world, job_tool(), listener=told.append)
+    assert (world.row.state, world.row.reason, world.row.contradicted) == (State.FAILED, Reason.CALLBACK, filed)
+    assert [one.status for one in told] == ["running"], "the look's own word is not told"
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "reason"),
+    [
+        ({}, State.UNKNOWN, Reason.JOB_GONE),
+        ({"job_id": "j"}, State.ACCEPTED, None),
+        (STARTED, State.SUCCEEDED, Reason.JOB_ENDED),
+    ],
+)
+def test_a_replayed_202_may_have_lost_where_to_ask(body, state, reason):
+    """Without a URL and an id the job cannot be found any more; it is not started again."""
+    replayed = started(body, headers=dict(MARK))
+    world = followed(replayed, ENDED, start=LOST)
+    assert (world.row.state, world.row.reason, len(world.sends)) == (state, reason, 2)
+    assert world.row.no_resend is (reason is Reason.JOB_GONE)
