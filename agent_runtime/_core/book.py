@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from agent_runtime._core.handles import handle_of
-from agent_runtime._core.places import Ask, Place, matches, matches_step, message_of, stands_in_the_way
-from agent_runtime._model import SETTLED, OperationRecord, State, StepRecord, ValueRecord
+from agent_runtime._core.places import Ask, Mark, Place, is_left, matches, matches_step, message_of, stands_in_the_way
+from agent_runtime._model import SETTLED, OperationRecord, StepRecord, ValueRecord
 from agent_runtime._model.naming import make_label
 
 if TYPE_CHECKING:
@@ -29,16 +28,20 @@ class _Branch:
         cursor: how far counter calls have come.
         top: the highest index that was given out.
         addressed: indexes given to calls with an address whose rows are not written yet.
-        callers: who has calls by counter out, and how many.
+        callers: who has calls by counter out, by the label of the call.
         torn: a position could not be recorded while a later one was given out already.
+        cut: the index of the last call by counter that was interrupted.
+        strayed: the recorded step at which a call by counter was another one.
     """
 
     steps: dict[int, StepRecord] = field(default_factory=dict)
     cursor: int = 0
     top: int = 0
     addressed: set[int] = field(default_factory=set)
-    callers: dict[Hashable, int] = field(default_factory=dict)
+    callers: dict[str, Hashable] = field(default_factory=dict)
     torn: bool = False
+    cut: int | None = None
+    strayed: StepRecord | None = None
 
     def next_index(self) -> int:
         """Return the next index for a counter call: positions that belong to an address are passed over."""
@@ -61,7 +64,8 @@ class Book:
         self._branches: dict[str, _Branch] = {}
         self._addresses: dict[str, StepRecord] = {}
         self._labels: dict[str, StepRecord] = {}
-        self._out: dict[str, int] = {}
+        self._out: dict[str, str] = {}
+        self._passed: list[tuple[str, bool]] = []
         self._seq = 0
         self._untold: set[str] = set()
         self.reached: set[str] = set()
@@ -111,7 +115,7 @@ class Book:
         never was, a replay would count otherwise.
         """
         here = self._branch(branch)
-        return bool(here.addressed) or any(other != caller for other in here.callers)
+        return bool(here.addressed) or any(other != caller for other in list(here.callers.values()))
 
     def place(self, ask: Ask) -> Place:
         """Find where a call stands and take the position; whatever stands there already is not changed."""
@@ -125,18 +129,47 @@ class Book:
             index = branch.top + 1
             branch.addressed.add(index)
         else:
-            index, step = self._next(branch)
-            branch.cursor = index
-        branch.top = max(branch.top, index)
+            index, step = self._next(ask, branch)
         place = self._existing(ask, step) if step is not None else None
         if place is None:
             place = self._fresh(ask, index, step)
-        self.reached.add(place.label)
+        if ask.at is None:
+            if branch.strayed is not None and not ask.is_read and place.kind in {"new", "join", "refuse"}:
+                self._seq -= place.seq == self._seq
+                where, other = branch.strayed.label, self.operation_of(branch.strayed)
+                return replace(place, kind="diverged", operation=other, strayed=where)
+            if place.kind == "diverged":
+                branch.strayed = branch.strayed or step
+            branch.cursor = index
+        branch.top = max(branch.top, index)
+        self._reach(place.label)
         if place.operation is not None and place.kind in {"settle", "join"}:
-            self._out[place.operation.id] = self._out.get(place.operation.id, 0) + 1
+            self._out[place.label] = place.operation.id
         return place
 
-    def _next(self, branch: _Branch) -> tuple[int, StepRecord | None]:
+    def mark(self, branch: str) -> Mark:
+        """Return where a branch stands, before a call is placed on it."""
+        here, self._passed = self._branch(branch), []
+        return Mark(branch, here.cursor, here.top, frozenset(here.addressed), self._seq, self._passed)
+
+    def rewind(self, mark: Mark) -> None:
+        """Undo the placing of a call, wherever it was interrupted; what rows say by now stands."""
+        branch = self._branch(mark.branch)
+        branch.cursor = mark.cursor
+        branch.addressed &= mark.addressed
+        branch.top = max(mark.top, *list(branch.steps), 0)
+        self._seq = max(mark.seq, *[step.seq for step in list(self._labels.values())], 0)
+        for label, before in mark.passed:
+            self.leave(mark.branch, label)
+            self.ended(label)
+            if not before:
+                self.reached.discard(label)
+
+    def _reach(self, label: str) -> None:
+        self._passed.append((label, label in self.reached))
+        self.reached.add(label)
+
+    def _next(self, ask: Ask, branch: _Branch) -> tuple[int, StepRecord | None]:
         """Return the index of the next counter call, and what stands there.
 
         A call that was interrupted told the code nothing, so the code may have called again, and that position joined
@@ -146,10 +179,22 @@ class Book:
         while True:
             index = branch.next_index()
             step = branch.steps.get(index)
-            if step is None or not self._is_spent(branch, step):
+            if step is None:
+                return index, None
+            if not self._is_spent(branch, step):
+                before = branch.steps.get(branch.cursor) if branch.cut == branch.cursor else None
+                if before is not None and not self._fits(ask, step) and self._fits(ask, before):
+                    # The call before it was interrupted, and is made again in a plan that did not make it twice.
+                    self._passed.append((before.label, True))
+                    self.reached.discard(before.label)
+                    return before.index, before
                 return index, step
-            self.reached.add(step.label)
+            self._reach(step.label)
             branch.cursor = index
+
+    def _fits(self, ask: Ask, step: StepRecord) -> bool:
+        operation = self.operation_of(step)
+        return matches_step(ask, step) if operation is None else matches(ask, operation, step)
 
     def _is_spent(self, branch: _Branch, step: StepRecord) -> bool:
         operation = self.operation_of(step)
@@ -204,7 +249,7 @@ class Book:
         self._seq += 1
         waiting = list(self._blocking(ask, refused))
         same = next((one for one in waiting if matches(ask, one)), None)
-        in_the_way = next((one for one in waiting if stands_in_the_way(ask, one) and not _is_left(one)), None)
+        in_the_way = next((one for one in waiting if stands_in_the_way(ask, one) and not is_left(one)), None)
         kind: Literal["join", "refuse", "new"] = "new"
         operation = None
         if same is not None:
@@ -229,7 +274,7 @@ class Book:
     def give_back(self, place: Place) -> None:
         """Take back a position none of whose rows was written, so that the next call stands where a replay finds it.
 
-        If a later position was given out meanwhile the branch is torn: nothing fresh is placed on it any more.
+        If a later one was given out meanwhile the branch is torn: nothing fresh is placed on it. May be done twice.
         """
         branch = self._branch(place.branch)
         self.reached.discard(place.label)
@@ -238,8 +283,8 @@ class Book:
         if place.index in branch.addressed:
             branch.addressed.discard(place.index)
         elif branch.cursor == place.index:
-            branch.cursor -= 1
-        else:
+            branch.cursor = place.index - 1
+        elif branch.cursor > place.index:
             branch.torn = True
 
     def place_again(self, ask: Ask, place: Place) -> Place:
@@ -247,11 +292,11 @@ class Book:
         self._seq -= place.seq == self._seq
         again = self._fresh(replace(ask, branch=place.branch), place.index, place.step)
         if again.operation is not None and again.kind == "join":
-            self._out[again.operation.id] = self._out.get(again.operation.id, 0) + 1
+            self._out[again.label] = again.operation.id
         return again
 
     def _in_the_way(self, ask: Ask, step: StepRecord) -> OperationRecord | None:
-        return next((one for one in self._blocking(ask, step) if one.state not in SETTLED and not _is_left(one)), None)
+        return next((one for one in self._blocking(ask, step) if one.state not in SETTLED and not is_left(one)), None)
 
     def _blocking(self, ask: Ask, here: StepRecord | None) -> Iterator[OperationRecord]:
         """Yield operations of the branch whose calls are over and of which the code knows no end yet, oldest first.
@@ -267,7 +312,7 @@ class Book:
             if operation is None or operation.id in seen or (here is not None and step.label == here.label):
                 continue
             seen.add(operation.id)
-            if operation.kind == "read" or self._out.get(operation.id):
+            if operation.kind == "read" or operation.id in list(self._out.values()):
                 continue
             if operation.state in SETTLED and not self._is_untold(operation, ask.branch):
                 continue
@@ -309,40 +354,37 @@ class Book:
     def not_told(self, label: str) -> None:
         """Note that a call at a step was interrupted: the code does not know what became of it."""
         step = self._labels.get(label)
+        if step is not None and step.address is None:
+            self._branch(step.branch).cut = step.index
         if step is not None and step.operation_id is not None:
             self._untold.add(step.operation_id)
 
-    def began(self, operation_id: str) -> None:
-        """Note that a call is out for an operation that was just made."""
-        self._out[operation_id] = self._out.get(operation_id, 0) + 1
+    def began(self, operation_id: str, label: str) -> None:
+        """Note that the call at a label is out for an operation that was just made."""
+        self._out[label] = operation_id
 
-    def ended(self, operation_id: str) -> None:
-        """Note that a call for an operation is over."""
-        left = self._out.get(operation_id, 0) - 1
-        if left > 0:
-            self._out[operation_id] = left
-        else:
-            self._out.pop(operation_id, None)
+    def ended(self, label: str) -> None:
+        """Note that the call at a label is over; doing it again changes nothing."""
+        self._out.pop(label, None)
 
-    def enter(self, branch: str, caller: Hashable) -> None:
+    def enter(self, branch: str, caller: Hashable, label: str) -> None:
         """Note that a caller has a call by counter out."""
-        callers = self._branch(branch).callers
-        callers[caller] = callers.get(caller, 0) + 1
+        self._branch(branch).callers[label] = caller
 
-    def leave(self, branch: str, caller: Hashable) -> None:
-        """Note that a call by counter is over."""
-        callers = self._branch(branch).callers
-        left = callers.get(caller, 0) - 1
-        if left > 0:
-            callers[caller] = left
-        else:
-            callers.pop(caller, None)
+    def leave(self, branch: str, label: str) -> None:
+        """Note that a call by counter is over; doing it again changes nothing."""
+        self._branch(branch).callers.pop(label, None)
 
     def next_value(self, branch: str, name: str) -> int:
         """Return the count of the next value of a name in a branch, from 1."""
         count = self.value_counts.get((branch, name), 0) + 1
         self.value_counts[branch, name] = count
         return count
+
+    def rewind_value(self, branch: str, name: str, count: int) -> None:
+        """Take back the count of a value that the code was not given."""
+        if self.value_counts.get((branch, name), 0) == count + 1:
+            self.value_counts[branch, name] = count
 
     @property
     def busy(self) -> bool:
@@ -355,8 +397,3 @@ class Book:
 
     def _branch(self, name: str) -> _Branch:
         return self._branches.setdefault(name, _Branch())
-
-
-def _is_left(operation: OperationRecord) -> bool:
-    """Whether an operation is a job that nobody waits for: it stands in no other call's way, an equal one joins it."""
-    return operation.state is State.ACCEPTED and handle_of(operation).detached

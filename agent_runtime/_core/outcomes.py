@@ -149,11 +149,14 @@ def not_started(place: Place, tool: str, session_id: str, words: Mapping[str, st
     operation = place.operation
     diverged = place.kind == "diverged"
     blocking = operation.label if operation is not None else "an earlier step"
-    why: Sentence = (
-        ("diverged", (("tool", operation.tool if operation is not None else "?"),))
-        if diverged
-        else ("unsettled", (("blocking", blocking),))
-    )
+    why: Sentence = ("unsettled", (("blocking", blocking),))
+    if diverged:
+        there = operation.tool if operation is not None else "?"
+        why = (
+            ("strayed", (("step", place.strayed), ("tool", there)))
+            if place.strayed
+            else ("diverged", (("tool", there),))
+        )
     return Outcome(
         status=Status.NOT_STARTED,
         step=place.label,
@@ -309,6 +312,8 @@ def _result_invalid(outcome: Outcome) -> StepError:
 
 def _not_started(outcome: Outcome) -> StepError:
     msg = _text(f"{_where(outcome)}: NOT started, nothing was sent.", outcome.message)
+    if outcome.reason == "diverged" and any(name == "strayed" for name, _ in outcome.why):
+        return PlanDiverged(msg, **_ids(outcome))
     if outcome.reason == "diverged":
         msg += (
             " Call what is recorded here, or give this call a branch() or an address (at=) of its own; another plan is "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agent_runtime._model import SETTLED
+from agent_runtime._core.handles import handle_of
+from agent_runtime._model import SETTLED, State
 
 if TYPE_CHECKING:
     from agent_runtime._model import OperationRecord, StepRecord
@@ -45,6 +46,8 @@ class Place:
         operation: the recorded operation, the one to join, or the one in the way.
         takes_over: a recorded refusal at this position is replaced.
         as_delivered: the unsettled outcome that the code was given here is given again.
+        strayed: where the run left what is recorded, for a write that is ``diverged`` because of that; it takes no
+            position.
     """
 
     kind: Literal["replay", "settle", "new", "join", "refuse", "again", "diverged"]
@@ -56,6 +59,34 @@ class Place:
     operation: OperationRecord | None = None
     takes_over: bool = False
     as_delivered: bool = False
+    strayed: str = ""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one call holds, known before anything is taken: an interruption at any point finds what to give back.
+
+    Attributes:
+        place: its place, while it is out.
+        label: the label of its place, also after it.
+        told: the error that told the code how the call ended.
+    """
+
+    place: Place | None = None
+    label: str = ""
+    told: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a branch stood before a call was placed; ``passed``: labels it came to since, and if it had before."""
+
+    branch: str
+    cursor: int
+    top: int
+    addressed: frozenset[int]
+    seq: int
+    passed: list[tuple[str, bool]]
 
 
 def matches(ask: Ask, operation: OperationRecord, step: StepRecord | None = None) -> bool:
@@ -75,6 +106,11 @@ def matches_step(ask: Ask, step: StepRecord) -> bool:
 def stands_in_the_way(ask: Ask, operation: OperationRecord) -> bool:
     """Whether an unsettled operation keeps another write from going out."""
     return operation.state not in SETTLED and (not ask.goes_on or operation.tool == ask.tool)
+
+
+def is_left(operation: OperationRecord) -> bool:
+    """Whether an operation is a job that nobody waits for: it stands in no other call's way, an equal one joins it."""
+    return operation.state is State.ACCEPTED and handle_of(operation).detached
 
 
 def target_of(operation: OperationRecord) -> tuple[str, str] | None:

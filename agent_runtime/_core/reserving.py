@@ -65,7 +65,7 @@ def _keep(
             desk.book.update(operation)
             result.append(operation)
         if place.kind == "new" and operation is not None:
-            desk.book.began(operation.id)
+            desk.book.began(operation.id, place.label)
         desk.book.put(_row(desk.session_id, step))
     return result
 

@@ -98,6 +98,10 @@ OTHER: Final = {
     "transport.not_sent": "The request could not be sent to {target} ({error}).",
     "transport.no_answer": "No usable answer came from {target} ({error}).",
     "diverged": "The ledger has another call here: {tool} with other arguments.",
+    "strayed": (
+        "This run left what is recorded at {step} ({tool}), so nothing new is written on this branch: it could be done "
+        "a second time. Open the session anew with the recorded code, or use another branch."
+    ),
     "unsettled": "{blocking} is not settled yet, so nothing else is written on this branch.",
     "result_unusable.happened": "The call took effect, but its result is {state} and cannot be used.",
     "result_unusable.advice": "Do not call it again: it took effect. Work without the result or ask a person.",

@@ -6,19 +6,20 @@ import asyncio
 import inspect
 import weakref
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from agent_runtime._core import values
 from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
 from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
+from agent_runtime._core.places import Taken
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import refuse_unawaited
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.runtime_base import one
 from agent_runtime._session.session_jobs import AsyncSessionJobs, settling
-from agent_runtime._session.shared import logger
+from agent_runtime._session.shared import logger, raised_or_all
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnknownTool, UnsettledStep
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from agent_runtime.config import AnyTool, SubjectToken
 
 R = TypeVar("R")
+Awaited: TypeAlias = "Coroutine[Any, Any, R]"
 
 
 class AsyncSession(AsyncSessionJobs):
@@ -133,8 +135,7 @@ class AsyncSession(AsyncSessionJobs):
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
         call = self._prepare(tool, args, at, key, expires_at, after_unknown, Following("wait", on_progress))
-        placed = self._placed(call)
-        return self._watched(self._result(call, placed, allow_partial=allow_partial), placed)
+        return self._begin(call, lambda *held: self._result(call, *held, allow_partial=allow_partial))
 
     def try_call(
         self,
@@ -167,8 +168,7 @@ class AsyncSession(AsyncSessionJobs):
             call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         except (ArgumentsRefused, UnknownTool) as error:
             return _known(self._as_outcome(error, tool))
-        placed = self._placed(call)
-        return self._watched(self._outcome(call, placed), placed)
+        return self._begin(call, lambda *held: self._outcome(call, *held))
 
     async def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
         """Call several tools as the next steps: all recorded in one transaction; return the outcomes in order.
@@ -179,20 +179,20 @@ class AsyncSession(AsyncSessionJobs):
         prepared = self._prepare_many(calls)
         wanted = [call for call in prepared if not isinstance(call, Outcome)]
         caller = asyncio.current_task()
-        placed: list[tuple[Call, Place]] = []
+        held = [Taken() for _ in wanted]
         try:
-            placed.extend((call, self._place(call, caller)) for call in wanted)
+            placed = [(call, self._place(call, caller, taken)) for call, taken in zip(wanted, held, strict=True)]
             places = await self._drive(reserve_many(self._hold.desk, placed))
             works = (self._work_on(call, place) for call, place in zip(wanted, places, strict=True))
-            made = iter(_raised_or_all(await asyncio.gather(*works, return_exceptions=True)))
-            return [call if isinstance(call, Outcome) else next(made) for call in prepared]
-        except BaseException:
-            for _, place in placed:
-                self._hold.desk.book.not_told(place.label)
+            made = iter(raised_or_all(await asyncio.gather(*works, return_exceptions=True)))
+            outcomes = [call if isinstance(call, Outcome) else next(made) for call in prepared]
+            for taken in reversed(held):
+                self._leave(taken)
+            return outcomes  # noqa: TRY300  until it is returned, the code was told nothing
+        except BaseException as error:
+            for taken in reversed(held):
+                self._cut(taken, error)
             raise
-        finally:
-            for call, place in reversed(placed):
-                self._leave(call, place, caller)
 
     def branch(self, name: str) -> AsyncSession:
         """Return a view of this session with a counter of its own; its labels begin with the branch's name."""
@@ -205,15 +205,20 @@ class AsyncSession(AsyncSessionJobs):
         """
         self._check_usable()
         branch, desk = self._branch_here(), self._hold.desk
-        with self._hold.guard:
-            index = desk.book.next_value(branch, name)
-        known = values.stored(desk, branch, name, index)
-        if known is not None:
-            return values.read(known)
-        self._check_open()
-        value = function()
-        text = values.text_of(await value if inspect.isawaitable(value) else value, name)
-        return await self._drive(values.keep(desk, branch, name, index, text))
+        before = desk.book.value_counts.get((branch, name), 0)
+        try:
+            with self._hold.guard:
+                index = desk.book.next_value(branch, name)
+            known = values.stored(desk, branch, name, index)
+            if known is not None:
+                return values.read(known)
+            self._check_open()
+            value = function()
+            text = values.text_of(await value if inspect.isawaitable(value) else value, name)
+            return await self._drive(values.keep(desk, branch, name, index, text))
+        except BaseException:
+            desk.book.rewind_value(branch, name, before)
+            raise
 
     async def settle(self) -> list[Outcome]:
         """Settle what is unsettled by evidence, as far as it goes now, and return the outcomes; raises for none."""
@@ -243,7 +248,7 @@ class AsyncSession(AsyncSessionJobs):
         operation = await self._drive(reissue(self._hold.desk, tool, step, effect_possible=effect_possible))
         async with self._locked(operation.id):
             outcome = await self._drive(work(self._hold.desk, tool, operation, step))
-        return self._told(outcome, allow_partial=False)
+        return self._told(outcome, Taken(), allow_partial=False)
 
     async def authenticate(self, *, subject_token: SubjectToken, actor: str | None = None) -> None:
         """Bring new proof of the user for whom the session acts; a step that waits for it goes on by the same call.
@@ -291,43 +296,53 @@ class AsyncSession(AsyncSessionJobs):
 
     # -- doing ------------------------------------------------------------------------------------------------------
 
-    def _placed(self, call: Call) -> tuple[Place, Any] | None:
-        """Take the position now, at the moment of the call; one with an address is found once it is awaited."""
-        if call.at is not None:
-            return None
-        caller = _caller()
-        place = self._place(call, caller)
-        self._hold.unstarted[place.label] = (call, place)
-        return place, caller
+    def _begin(
+        self, call: Call, work: Callable[[Taken, Place | None], Coroutine[Any, Any, R]]
+    ) -> Coroutine[Any, Any, R]:
+        """Take the position now, at the moment of the call; one with an address is found once it is awaited.
 
-    def _watched(self, made: Coroutine[Any, Any, R], placed: tuple[Place, Any] | None) -> Coroutine[Any, Any, R]:
-        """Let a call that is dropped before it begins stand in nobody's way."""
-        if placed is not None:
-            weakref.finalize(made, _dropped, self._hold, *placed).atexit = False
-        return made
-
-    async def _result(self, call: Call, placed: tuple[Place, Any] | None, *, allow_partial: bool) -> ToolResult[Any]:
-        return self._told(await self._run(call, placed), allow_partial=allow_partial)
-
-    async def _outcome(self, call: Call, placed: tuple[Place, Any] | None) -> Outcome:
+        A call that is dropped before it is awaited stands in nobody's way.
+        """
+        taken, place = Taken(), None
         try:
-            return await self._run(call, placed)
-        except (KeyConflict, UnsettledStep) as error:
-            return self._as_outcome(error, call.tool)
+            if call.at is None:
+                place = self._place(call, asyncio.current_task(), taken)
+                self._hold.unstarted[place.label] = (call, place)
+            made = work(taken, place)
+            if place is not None:
+                weakref.finalize(made, _dropped, self._hold, place).atexit = False
+            return made  # noqa: TRY300  until it is returned, nobody can await it
+        except BaseException as error:
+            self._cut(taken, error)
+            raise
 
-    async def _run(self, call: Call, placed: tuple[Place, Any] | None) -> Outcome:
+    async def _result(self, call: Call, taken: Taken, placed: Place | None, *, allow_partial: bool) -> ToolResult[Any]:
+        try:
+            return self._told(await self._run(call, taken, placed), taken, allow_partial=allow_partial)
+        except BaseException as error:
+            self._cut(taken, error)
+            raise
+
+    async def _outcome(self, call: Call, taken: Taken, placed: Place | None) -> Outcome:
+        try:
+            return await self._run(call, taken, placed)
+        except BaseException as error:
+            self._cut(taken, error)
+            if isinstance(error, KeyConflict | UnsettledStep):
+                return self._as_outcome(error, call.tool)
+            raise
+
+    async def _run(self, call: Call, taken: Taken, placed: Place | None) -> Outcome:
+        """Take one call to its outcome; whoever asks for it does what is to be done if that is cut short."""
         async with self._locked(call.at):
-            place, caller = placed if placed is not None else (self._place(call, _caller()), _caller())
+            place = placed if placed is not None else self._place(call, asyncio.current_task(), taken)
             self._hold.unstarted.pop(place.label, None)
             try:
                 async with self._locked(place.operation.id if place.operation is not None else None):
                     with self._warned():
                         return await self._drive(run_call(self._hold.desk, call, place))
-            except BaseException:
-                self._hold.desk.book.not_told(place.label)
-                raise
             finally:
-                self._leave(call, place, caller)
+                self._leave(taken)
 
     async def _work_on(self, call: Call, place: Place) -> Outcome:
         async with self._locked(place.operation.id if place.operation is not None else None):
@@ -372,28 +387,13 @@ class AsyncSession(AsyncSessionJobs):
                 raise
 
 
-def _dropped(hold: Hold, place: Place, caller: Any) -> None:
+def _dropped(hold: Hold, place: Place) -> None:
     """Note that a call is gone; if it never began, its place waits to be recorded as not started."""
     with hold.guard:
         if place.label in hold.unstarted and hold.unstarted[place.label][1] is place:
-            hold.desk.book.leave(place.branch, caller)
-            if place.operation is not None and place.kind in {"settle", "join"}:
-                hold.desk.book.ended(place.operation.id)
-
-
-def _raised_or_all(results: Sequence[R | BaseException]) -> list[R]:
-    """Return the results of works that have all ended, or raise the first error among them."""
-    done: list[R] = []
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        done.append(result)
-    return done
+            hold.desk.book.leave(place.branch, place.label)
+            hold.desk.book.ended(place.label)
 
 
 async def _known(outcome: Outcome) -> Outcome:
     return outcome
-
-
-def _caller() -> Any:
-    return asyncio.current_task()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agent_runtime._core import values
@@ -11,6 +11,7 @@ from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
 from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job
 from agent_runtime._core.ending import finish
+from agent_runtime._core.places import Taken
 from agent_runtime._core.reissue import reissue
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.session_jobs import SessionJobs, settling
@@ -19,7 +20,8 @@ from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnknownTool, UnsettledStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from agent_runtime._core.desk import Call
@@ -127,7 +129,12 @@ class Session(SessionJobs):
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
         call = self._prepare(tool, args, at, key, expires_at, after_unknown, Following("wait", on_progress))
-        return self._told(self._run(call), allow_partial=allow_partial)
+        taken = Taken()
+        try:
+            return self._told(self._run(call, taken), taken, allow_partial=allow_partial)
+        except BaseException as error:
+            self._cut(taken, error)
+            raise
 
     def try_call(
         self,
@@ -160,10 +167,14 @@ class Session(SessionJobs):
             call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         except (ArgumentsRefused, UnknownTool) as error:
             return self._as_outcome(error, tool)
+        taken = Taken()
         try:
-            return self._run(call)
-        except (KeyConflict, UnsettledStep) as error:
-            return self._as_outcome(error, tool)
+            return self._run(call, taken)
+        except BaseException as error:
+            self._cut(taken, error)
+            if isinstance(error, KeyConflict | UnsettledStep):
+                return self._as_outcome(error, tool)
+            raise
 
     def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
         """Call several tools as the next steps: all recorded in one transaction; return the outcomes in order.
@@ -174,19 +185,19 @@ class Session(SessionJobs):
         prepared = self._prepare_many(calls)
         wanted = [call for call in prepared if not isinstance(call, Outcome)]
         caller = threading.get_ident()
-        placed: list[tuple[Call, Place]] = []
+        held = [Taken() for _ in wanted]
         try:
-            placed.extend((call, self._place(call, caller)) for call in wanted)
+            placed = [(call, self._place(call, caller, taken)) for call, taken in zip(wanted, held, strict=True)]
             places = self._drive(reserve_many(self._hold.desk, placed))
             made = iter([self._work_on(call, place) for call, place in zip(wanted, places, strict=True)])
-            return [call if isinstance(call, Outcome) else next(made) for call in prepared]
-        except BaseException:
-            for _, place in placed:
-                self._hold.desk.book.not_told(place.label)
+            outcomes = [call if isinstance(call, Outcome) else next(made) for call in prepared]
+            for taken in reversed(held):
+                self._leave(taken)
+            return outcomes  # noqa: TRY300  until it is returned, the code was told nothing
+        except BaseException as error:
+            for taken in reversed(held):
+                self._cut(taken, error)
             raise
-        finally:
-            for call, place in reversed(placed):
-                self._leave(call, place, caller)
 
     def branch(self, name: str) -> Session:
         """Return a view of this session with a counter of its own; its labels begin with the branch's name."""
@@ -199,14 +210,19 @@ class Session(SessionJobs):
         """
         self._check_usable()
         branch, desk = self._branch_here(), self._hold.desk
-        with self._hold.guard:
-            index = desk.book.next_value(branch, name)
-        known = values.stored(desk, branch, name, index)
-        if known is not None:
-            return values.read(known)
-        self._check_open()
-        text = values.text_of(function(), name)
-        return self._drive(values.keep(desk, branch, name, index, text))
+        before = desk.book.value_counts.get((branch, name), 0)
+        try:
+            with self._hold.guard:
+                index = desk.book.next_value(branch, name)
+            known = values.stored(desk, branch, name, index)
+            if known is not None:
+                return values.read(known)
+            self._check_open()
+            text = values.text_of(function(), name)
+            return self._drive(values.keep(desk, branch, name, index, text))
+        except BaseException:
+            desk.book.rewind_value(branch, name, before)
+            raise
 
     def settle(self) -> list[Outcome]:
         """Settle what is unsettled by evidence, as far as it goes now, and return the outcomes; raises for none."""
@@ -233,7 +249,7 @@ class Session(SessionJobs):
         operation = self._drive(reissue(self._hold.desk, tool, step, effect_possible=effect_possible))
         with self._locked(operation.id):
             outcome = self._drive(work(self._hold.desk, tool, operation, step))
-        return self._told(outcome, allow_partial=False)
+        return self._told(outcome, Taken(), allow_partial=False)
 
     def authenticate(self, *, subject_token: SubjectToken, actor: str | None = None) -> None:
         """Bring new proof of the user for whom the session acts; a step that waits for it goes on by the same call.
@@ -279,18 +295,15 @@ class Session(SessionJobs):
 
     # -- doing ------------------------------------------------------------------------------------------------------
 
-    def _run(self, call: Call) -> Outcome:
-        caller = threading.get_ident()
+    def _run(self, call: Call, taken: Taken) -> Outcome:
+        """Take one call to its outcome; whoever asks for it does what is to be done if that is cut short."""
         with self._locked(call.at):
-            place = self._place(call, caller)
+            place = self._place(call, threading.get_ident(), taken)
             try:
                 with self._locked(place.operation.id if place.operation is not None else None), self._warned():
                     return self._drive(run_call(self._hold.desk, call, place))
-            except BaseException:
-                self._hold.desk.book.not_told(place.label)
-                raise
             finally:
-                self._leave(call, place, caller)
+                self._leave(taken)
 
     def _work_on(self, call: Call, place: Place) -> Outcome:
         with self._locked(place.operation.id if place.operation is not None else None), self._warned():
@@ -299,16 +312,16 @@ class Session(SessionJobs):
     def _drive(self, steps: Steps[R]) -> R:
         return self._hold.settings.driver.drive(steps, self._hold.lease, self.id)
 
-    @contextmanager
-    def _locked(self, name: str | None) -> Iterator[None]:
-        """Let one call at a time work on an operation or an address."""
+    def _locked(self, name: str | None) -> AbstractContextManager[Any]:
+        """Let one call at a time work on an operation or an address.
+
+        What is returned is the lock itself: an interruption finds it taken and in a ``with`` block, or not taken.
+        """
         if name is None:
-            yield
-            return
+            return nullcontext()
         with self._hold.guard:
-            lock = self._hold.locks.setdefault(name, threading.RLock())
-        with lock:
-            yield
+            lock: AbstractContextManager[Any] = self._hold.locks.setdefault(name, threading.RLock())
+        return lock
 
     def _tell(self) -> None:
         """Let ``on_attention`` hear of open matters; a listener that fails is told again the next time."""

@@ -6,11 +6,11 @@ import contextlib
 import logging
 import math
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_runtime._core.desk import WAITING, Call, Following
 from agent_runtime._core.outcomes import error_of, result_of
-from agent_runtime._core.places import Place
+from agent_runtime._core.places import Place, Taken
 from agent_runtime._core.requests import DEFAULT_CARRIER, freeze, validate
 from agent_runtime._drive.context import current
 from agent_runtime._drive.tokens import principal_of
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from agent_runtime._session.hold import Hold
     from agent_runtime.config import AnyTool, SubjectToken
     from agent_runtime.ledger import Lease
+
+R = TypeVar("R")
 
 logger: Final = logging.getLogger("agent_runtime")
 
@@ -190,8 +192,8 @@ class SessionBase:
             return self._branch
         return f"{step.step}.{self._branch}" if self._branch else step.step
 
-    def _place(self, call: Call, caller: Hashable) -> Place:
-        """Take the position of a call; the last thing that can refuse it stands before."""
+    def _place(self, call: Call, caller: Hashable, taken: Taken) -> Place:
+        """Take the position of a call and note it in ``taken``, or take nothing, whatever ends it."""
         held = self._hold
         book = held.desk.book
         with held.guard:
@@ -201,33 +203,66 @@ class SessionBase:
                     "it. Nothing was sent. Use call_many(), a branch() for each, or at="
                 )
                 raise ConcurrentCall(msg, session_id=self.id)
-            place = book.place(call.ask())
-            if held.state is not SessionState.OPEN and place.kind in {"new", "join", "refuse", "settle"}:
-                raise self._ended(place.label)
-            if book.is_torn(place):
-                book.give_back(place)
-                msg = (
-                    f"session {self.id}: an earlier call of this branch could not be recorded while later ones were "
-                    "out, so a new one would not be found again. Nothing was sent. Open the session anew"
-                )
-                raise LedgerError(msg, session_id=self.id, step=place.label)
-            if call.at is None:
-                book.enter(call.branch, caller)
+            mark = book.mark(call.branch)
+            try:
+                place = book.place(call.ask())
+                self._check_takes(place)
+                if call.at is None:
+                    book.enter(call.branch, caller, place.label)
+                taken.label = place.label
+                taken.place = place
+            except BaseException:
+                book.rewind(mark)
+                taken.label, taken.place = "", None
+                raise
         return place
 
-    def _leave(self, call: Call, place: Place, caller: Hashable) -> None:
-        book = self._hold.desk.book
+    def _check_takes(self, place: Place) -> None:
+        """Raise if the session takes nothing at a place."""
+        if self._hold.state is not SessionState.OPEN and place.kind in {"new", "join", "refuse", "settle"}:
+            raise self._ended(place.label)
+        if self._hold.desk.book.is_torn(place):
+            msg = (
+                f"session {self.id}: an earlier call of this branch could not be recorded while later ones were "
+                "out, so a new one would not be found again. Nothing was sent. Open the session anew"
+            )
+            raise LedgerError(msg, session_id=self.id, step=place.label)
+
+    def _leave(self, taken: Taken) -> None:
+        """Note that a call is over, and give back a position of which no row was written; at the end or cut short."""
         with self._hold.guard:
-            if call.at is None:
-                book.leave(call.branch, caller)
-            step = book.step(place.label)
-            recorded = step is not None and step is not place.step
-            if place.kind in {"new", "join", "refuse"} and not recorded and place.label not in self._hold.desk.keyed:
-                book.give_back(place)
-            if place.kind in {"settle", "join"} and place.operation is not None:
-                book.ended(place.operation.id)
-            elif place.kind in {"new", "refuse"} and step is not None and step.operation_id is not None:
-                book.ended(step.operation_id)
+            place = taken.place
+            if place is None:
+                return
+            try:
+                self._let_go(place)
+            except BaseException:
+                self._let_go(place)  # under the same guard: nobody took in between what is given back
+                raise
+            finally:
+                taken.place = None
+
+    def _let_go(self, place: Place) -> None:
+        """Give back what a call holds; doing it again changes nothing."""
+        book, desk = self._hold.desk.book, self._hold.desk
+        book.leave(place.branch, place.label)
+        book.ended(place.label)
+        step = book.step(place.label)
+        recorded = step is not None and step is not place.step
+        if place.kind in {"new", "join", "refuse"} and not recorded and place.label not in desk.keyed:
+            book.give_back(place)
+
+    def _cut(self, taken: Taken, error: BaseException) -> None:
+        """Put right what a call leaves that ends by an error, unless the error is what the code is told.
+
+        What is recorded of it stays: an equal call goes on with that, and makes no second effect.
+        """
+        try:
+            self._hold.unstarted.pop(taken.label, None)
+            if error is not taken.told:
+                self._hold.desk.book.not_told(taken.label)
+        finally:
+            self._leave(taken)
 
     def _bring(self, subject_token: SubjectToken, actor: str | None) -> None:
         """Take new proof of the session's subject."""
@@ -240,9 +275,9 @@ class SessionBase:
         check_subject_token(subject_token, name)
         subject.name, subject.token = name, subject_token
 
-    def _told(self, outcome: Outcome, *, allow_partial: bool) -> ToolResult[Any]:
+    def _told(self, outcome: Outcome, taken: Taken, *, allow_partial: bool) -> ToolResult[Any]:
         """Return the result of an outcome, or raise the error that says what it says."""
-        error = error_of(outcome, allow_partial=allow_partial, now=self._hold.settings.world.ledger.now())
+        taken.told = error = error_of(outcome, allow_partial=allow_partial, now=self._hold.settings.world.ledger.now())
         if error is not None:
             raise error
         return result_of(outcome)
@@ -329,3 +364,13 @@ class SessionBase:
                 held.warned += len(labels)
             for label in labels:
                 logger.warning("session %s: step %s was sent again under the same key", self.id, label)
+
+
+def raised_or_all(results: Sequence[R | BaseException]) -> list[R]:
+    """Return the results of works that have all ended, or raise the first error among them."""
+    done: list[R] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done

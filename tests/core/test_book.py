@@ -200,13 +200,13 @@ def test_another_task_may_not_count_on_a_branch_in_use():
     """A call by counter of another task or thread is told apart from one of the same."""
     world = fresh(scripted(OK))
     book = world.desk().book
-    book.enter("", "me")
-    book.enter("", "me")
+    book.enter("", "me", "step_001")
+    book.enter("", "me", "step_002")
     assert book.is_crossed("", "you")
     assert not book.is_crossed("", "me")
-    book.leave("", "me")
+    book.leave("", "step_001")
     assert book.is_crossed("", "you")
-    book.leave("", "me")
+    book.leave("", "step_002")
     assert not book.is_crossed("", "you")
 
 
@@ -254,7 +254,7 @@ def test_a_refusal_whose_obstacle_is_settled_joins_what_it_repeats():
     joined = desk.book.place_again(call(DEBIT).ask(), place)
     assert joined.kind == "join"
     assert desk.book.busy
-    desk.book.ended(joined.operation.id)
+    desk.book.ended(joined.label)
     assert not desk.book.busy
 
 
@@ -262,12 +262,12 @@ def test_two_calls_out_for_one_operation_are_both_counted():
     """The operation is at work until the last of them is over."""
     world, desk = unsettled()
     (operation,) = world.ledger.operations.values()
-    desk.book.began(operation.id)
-    desk.book.began(operation.id)
-    desk.book.ended(operation.id)
+    desk.book.began(operation.id, "step_001")
+    desk.book.began(operation.id, "step_002")
+    desk.book.ended("step_001")
     assert desk.book.busy
     assert make_call(world, desk, call(OTHER)).status == "succeeded"
-    desk.book.ended(operation.id)
+    desk.book.ended("step_002")
     assert not desk.book.busy
 
 
