@@ -231,3 +231,9 @@ def test_what_a_function_returns_is_read_as_a_result():
 def test_a_stored_end_leaves_behind_what_its_status_and_problem_say(answer, contract, effect):
     """A refusal leaves nothing; a half-done mutation may, and so may a server error unless the contract says not."""
     assert effect_of_end(answer, contract) is effect
+
+
+def test_a_part_that_nobody_asked_for_is_no_result():
+    """A 206: the effect is certain, what came cannot be used."""
+    finding = classify(json_answer(206, {"a": 1}), tool_of(KEYED), now=START)
+    assert (finding.verdict, finding.result_state) == (Verdict.SUCCESS, ResultState.UNREADABLE)

@@ -152,3 +152,16 @@ def test_a_function_tools_look_up_needs_an_absolute_url():
     assert lookup_request(HttpLookup(url="https://tools.test/o/{args.amount}"), one).url == "https://tools.test/o/500"
     with pytest.raises(ConfigError, match="leads nowhere"):
         lookup_request(BARE, one)
+
+
+def test_a_stored_202_of_a_function_is_a_job_without_a_place_to_ask():
+    """No request of its own says where its URLs would lead, so none is asked; the job's id is kept."""
+
+    @tool(contract=KEYED)
+    def debit(amount: int) -> int:
+        return amount
+
+    sight = read_lookup(
+        told(state="done", status=202, body={"job_id": "j", "status_url": "/j"}), FULL, debit, now=START
+    )
+    assert (sight.seen, sight.handle.url, sight.handle.job_id) == (Seen.ACCEPTED, None, "j")

@@ -362,3 +362,20 @@ def test_a_replay_delivers_what_was_delivered(name, stay):
     )
     operation, why = restored(since, snapshot(before, stay))
     assert outcome_of(operation, TOOL, "step_001", source="ledger", stay=why) == first
+
+
+@pytest.mark.parametrize("name", ["unknown", "job"])
+def test_a_replayed_outcome_that_was_settled_since_asks_for_nothing(name):
+    """The error says how it ended, and names no way on: there is nothing left to decide."""
+    error = error_of(dataclasses.replace(OUTCOMES[name], since=State.SUCCEEDED))
+    assert type(error) is RAISES[name]
+    assert "There is nothing to decide" in str(error)
+    assert "runtime.decide(" not in str(error)
+
+
+def test_a_call_after_a_divergence_is_told_where_the_plan_strayed():
+    """It was not started because an earlier call of its branch was another one than the recorded."""
+    place = Place(kind="diverged", branch="", index=3, label="step_003", seq=3, strayed="step_002")
+    error = error_of(not_started(place, "debit", "s"))
+    assert type(error) is errors.PlanDiverged
+    assert "step_002" in str(error)

@@ -1,5 +1,7 @@
 """Redirects of a write as the protocol follows them: what a 303 answered stays answered."""
 
+import itertools
+
 import pytest
 
 from agent_runtime import ToolContract
@@ -81,6 +83,27 @@ def test_A28_loops_and_unfollowed_redirects_end_unknown(status):
 def test_redirects_share_one_deadline():
     """A chain that takes longer than the attempt may last ends with what was told last."""
     world = fresh(scripted(to(307)), slow=6.0)
+    contract = ToolContract(idempotency=KEYED.idempotency, timeouts=Timeouts(attempt=10.0))
+    outcome = make_call(world, world.desk(), call(tool_of(contract)))
+    assert outcome.reason is Reason.REDIRECTED
+    assert [send.deadline for send in world.sends] == [10.0, 4.0]
+
+
+def back_and_forth():
+    targets = itertools.cycle(["/tools/a", "/tools/b"])
+    return lambda _: to(307, next(targets))
+
+
+def test_A28_a_loop_over_two_places_is_left():
+    """After five redirects; it proves nothing, and is not asked again."""
+    world, outcome = run(back_and_forth())
+    assert (outcome.state, outcome.reason) == (State.UNKNOWN, Reason.REDIRECTED)
+    assert len(world.sends) == 6
+
+
+def test_a_chain_that_outlasts_its_attempt_is_left():
+    """What was told last stays; no request begins after the deadline."""
+    world = fresh(back_and_forth(), slow=6.0)
     contract = ToolContract(idempotency=KEYED.idempotency, timeouts=Timeouts(attempt=10.0))
     outcome = make_call(world, world.desk(), call(tool_of(contract)))
     assert outcome.reason is Reason.REDIRECTED

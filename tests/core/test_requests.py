@@ -6,13 +6,14 @@ import decimal
 import enum
 import json
 import uuid
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
 from agent_runtime import Idempotency, Tool, ToolContract, tool
 from agent_runtime._core.canonical import digest
-from agent_runtime._core.requests import freeze, validate, with_key
+from agent_runtime._core.requests import freeze, refuse_sets, validate, with_key
 from agent_runtime.config import HeaderCarrier
 from agent_runtime.errors import ArgumentsRefused, ConfigError
 from tests.core.world import KEYED
@@ -285,3 +286,24 @@ def test_a_fill_that_cannot_stand_in_a_url_is_refused():
     made = make(query=("nonce",), fill={"nonce": "uuid"})
     with pytest.raises(ArgumentsRefused, match="lone surrogate"):
         frozen(made, {}, {"nonce": "\ud800"})
+
+
+class Inner(BaseModel):
+    ids: Any
+
+
+@dataclasses.dataclass
+class Outer:
+    ids: Any
+
+
+@pytest.mark.parametrize("value", [Inner(ids={1}), Outer(ids={1}), [Outer(ids=frozenset())], {"a": Inner(ids=({1},))}])
+def test_a_set_inside_a_model_is_refused_too(value):
+    """Its order differs in every process; the path tells where it stands."""
+    with pytest.raises(ArgumentsRefused, match=r"ids.* is a set"):
+        refuse_sets(value, "args", done="Nothing was sent")
+
+
+def test_what_holds_no_set_passes():
+    """Models, dataclasses and their types."""
+    refuse_sets([Inner(ids=[1]), Outer(ids=1), Outer], "args", done="")
