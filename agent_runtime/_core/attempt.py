@@ -14,7 +14,7 @@ from agent_runtime._core.effects import Invoke, LeaseHeld, NewId, NoCredential, 
 from agent_runtime._core.poll_waits import first_wait
 from agent_runtime._core.redirects import MOST, redirect_of
 from agent_runtime._core.run import Run, advance, lease_lost, seconds_of, stop_for_auth
-from agent_runtime._core.scrub import scrubbed
+from agent_runtime._core.scrub import repeats, scrubbed
 from agent_runtime._model import (
     Answer,
     Change,
@@ -144,7 +144,8 @@ def _unauthorised(run: Run, credential: Credential, result: Result) -> Steps[boo
     challenge = challenge_of(result) if isinstance(result, Answer) else Challenge()
     if challenge.wants_person:
         message = "the tool wants new proof: let the user sign in again, with the claims that it names, and bring it"
-        problem = NoCredential("required", message, error=challenge.error, claims=challenge.claims)
+        claims = None if repeats(challenge.claims, credential) else challenge.claims
+        problem = NoCredential("required", message, error=challenge.error, claims=claims)
         yield from stop_for_auth(run, problem)
         return False
     if run.refreshed:

@@ -28,6 +28,11 @@ def scrubbed(answer: Answer, credential: Credential) -> Answer:
     return dataclasses.replace(answer, body=body, headers=headers)
 
 
+def repeats(text: str | None, credential: Credential) -> bool:
+    """Whether a text holds a secret of the credential."""
+    return text is not None and any(secret in text for secret in secrets_of(credential))
+
+
 def secrets_of(credential: Credential) -> list[str]:
     """Return the secret texts of a credential, the longest first: header values, and what follows a scheme's name."""
     values = {part for _, value in credential.headers for part in (value, value.rpartition(" ")[2])}

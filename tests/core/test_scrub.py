@@ -1,7 +1,7 @@
 """A server may echo what it was sent: our own credentials are taken out of its answers."""
 
 from agent_runtime._core.effects import Credential
-from agent_runtime._core.scrub import scrubbed
+from agent_runtime._core.scrub import repeats, scrubbed
 from agent_runtime._model import Answer
 
 BEARER = Credential((("Authorization", "Bearer tok-123456"),), "p", "t")
@@ -26,3 +26,10 @@ def test_a_secret_of_a_few_letters_is_not_looked_for():
     """It would be found in innocent text."""
     answer = Answer(status=200, body=b'{"k": "abc"}')
     assert scrubbed(answer, Credential((("X-Key", "abc"),), "p", "t")) is answer
+
+
+def test_claims_that_repeat_the_token_are_known():
+    """What was decoded from a challenge is looked through as well."""
+    assert repeats('{"t":"Bearer tok-123456"}', BEARER)
+    assert not repeats('{"acrs":"c1"}', BEARER)
+    assert not repeats(None, BEARER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
@@ -98,14 +99,15 @@ def read(grant: Grant, reply: Reply) -> AccessToken | NoCredential:
         return NoCredential("unavailable", f"the token endpoint gave no answer ({result.error})")
     try:
         exchanged = isinstance(auth, TokenExchange)
-        return read_token_reply(result, sent_at=reply.sent_at, now=reply.sent_on, exchanged=exchanged)
+        token = read_token_reply(result, sent_at=reply.sent_at, now=reply.sent_on, exchanged=exchanged)
+        return _own(grant, token)
     except AuthorisationRequired as error:
         message = f"{error}: {advice(auth, grant.name)}"
         return NoCredential(
             "required",
             message,
             error=getattr(error, "error", None),
-            claims=getattr(error, "claims", None),
+            claims=_harmless_claims(grant, getattr(error, "claims", None)),
             description=_harmless(grant, getattr(error, "description", None)),
         )
     except TokenRefused as error:
@@ -120,13 +122,40 @@ def read(grant: Grant, reply: Reply) -> AccessToken | NoCredential:
         return NoCredential("unavailable", str(error), error.retry_after)
 
 
+LIKE_A_TOKEN = re.compile(r"(?=[^\s\"']*[0-9])[A-Za-z0-9_\-+/=.~%]{16,}")
+"""A long word with a digit in it: a token, a digest, a secret in base64; whole, cut or encoded."""
+
+
 def _harmless(grant: Grant, text: str | None) -> str | None:
-    """Return what a server says for people, unless it repeats what it was sent."""
-    if text is None:
+    """Return what a server says for people, without what may be a secret: servers repeat what they were sent."""
+    if text is None or _repeats(grant, text):
         return None
+    return LIKE_A_TOKEN.sub("[cut]", text)
+
+
+def _harmless_claims(grant: Grant, claims: str | None) -> str | None:
+    """Return claims as they are, or None where they repeat a secret: cut, they would be of no use."""
+    return None if claims is None or _repeats(grant, claims) else claims
+
+
+def _secrets(grant: Grant) -> list[str]:
     key = grant.auth.private_key
-    secrets = (grant.subject, grant.actor, grant.auth.client_secret, key.key if key is not None else None)
-    for secret in filter(None, secrets):
-        if any(form in text for form in (secret, quote(secret, safe=""), quote_plus(secret))):
-            return None
-    return text
+    known = (grant.subject, grant.actor, grant.auth.client_secret, key.key if key is not None else None)
+    return [secret for secret in known if secret]
+
+
+def _repeats(grant: Grant, text: str) -> bool:
+    return any(
+        form in text for secret in _secrets(grant) for form in (secret, quote(secret, safe=""), quote_plus(secret))
+    )
+
+
+def _own(grant: Grant, token: AccessToken) -> AccessToken | NoCredential:
+    """Refuse a token that is what the server was sent: it would hand the user's own proof, or ours, to a tool."""
+    if token.value not in _secrets(grant):
+        return token
+    return NoCredential(
+        "refused",
+        f"the authorisation server gave client {grant.auth.client_id!r} back what it was sent, in place of a token; "
+        "it was not used",
+    )

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,17 +46,24 @@ def _wait_until_empty(folder: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture
+def short_folder():
+    """A folder whose path leaves room for a socket: pytest's own can be too long for one."""
+    with tempfile.TemporaryDirectory(prefix="own-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_own_valkey_ends_with_the_server(tmp_path, ending):
+def test_own_valkey_ends_with_the_server(short_folder, ending):
     """However the server ends, the Valkey that it started ends, too."""
-    with _started_by_hand(tmp_path) as (process, line):
+    with _started_by_hand(short_folder) as (process, line):
         url = line.rpartition(" ")[2]
         assert line == f"tool_backend ready: {url}"
         assert httpx.get(f"{url}/accounts/a", trust_env=False).status_code == 200
-        assert list(tmp_path.iterdir())
+        assert list(short_folder.iterdir())
         process.send_signal(ending)
         assert process.wait(timeout=10) == (0 if ending != signal.SIGKILL else -signal.SIGKILL)
-    _wait_until_empty(tmp_path)
+    _wait_until_empty(short_folder)
 
 
 def test_restart_keeps_port_and_state(agent, key):

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.acceptance
 ROOT = Path(__file__).parents[3]
 ARGS = {"source_url": "s3://in/7f21c.mov"}
 Make = "Callable[..., Any]"
-HOOKED = {"webhook": "films", "cap": 60.0, "bound": 20.0}
+HOOKED = {"webhook": "films", "cap": 60.0, "bound": 45.0}
 
 
 def free_port() -> int:
