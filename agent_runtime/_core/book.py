@@ -6,10 +6,20 @@ of reservation, and found again by their address. The book does no I/O; its owne
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from agent_runtime._core.places import Ask, Mark, Place, is_left, matches, matches_step, message_of, stands_in_the_way
+from agent_runtime._core.places import (
+    Ask,
+    Branch,
+    Mark,
+    Place,
+    is_left,
+    matches,
+    matches_step,
+    message_of,
+    stands_in_the_way,
+)
 from agent_runtime._model import SETTLED, OperationRecord, StepRecord, ValueRecord
 from agent_runtime._model.naming import make_label
 
@@ -17,38 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from agent_runtime._model import Loaded
-
-
-@dataclass(slots=True)
-class _Branch:
-    """One branch.
-
-    Attributes:
-        steps: its rows by index.
-        cursor: how far counter calls have come.
-        top: the highest index that was given out.
-        addressed: indexes given to calls with an address whose rows are not written yet.
-        callers: who has calls by counter out, by the label of the call.
-        torn: a position could not be recorded while a later one was given out already.
-        cut: the index of the last call by counter that was interrupted.
-        strayed: the recorded step at which a call by counter was another one.
-    """
-
-    steps: dict[int, StepRecord] = field(default_factory=dict)
-    cursor: int = 0
-    top: int = 0
-    addressed: set[int] = field(default_factory=set)
-    callers: dict[str, Hashable] = field(default_factory=dict)
-    torn: bool = False
-    cut: int | None = None
-    strayed: StepRecord | None = None
-
-    def next_index(self) -> int:
-        """Return the next index for a counter call: positions that belong to an address are passed over."""
-        index = self.cursor + 1
-        while index in self.addressed or (index in self.steps and self.steps[index].address is not None):
-            index += 1
-        return index
 
 
 class Book:
@@ -61,7 +39,7 @@ class Book:
             (value.branch, value.name, value.index): value for value in loaded.values
         }
         self.value_counts: dict[tuple[str, str], int] = {}
-        self._branches: dict[str, _Branch] = {}
+        self._branches: dict[str, Branch] = {}
         self._addresses: dict[str, StepRecord] = {}
         self._labels: dict[str, StepRecord] = {}
         self._out: dict[str, str] = {}
@@ -169,7 +147,7 @@ class Book:
         self._passed.append((label, label in self.reached))
         self.reached.add(label)
 
-    def _next(self, ask: Ask, branch: _Branch) -> tuple[int, StepRecord | None]:
+    def _next(self, ask: Ask, branch: Branch) -> tuple[int, StepRecord | None]:
         """Return the index of the next counter call, and what stands there.
 
         A call that was interrupted told the code nothing, so the code may have called again, and that position joined
@@ -182,21 +160,24 @@ class Book:
             if step is None:
                 return index, None
             if not self._is_spent(branch, step):
-                before = branch.steps.get(branch.cursor) if branch.cut == branch.cursor else None
-                if before is not None and not self._fits(ask, step) and self._fits(ask, before):
-                    # The call before it was interrupted, and is made again in a plan that did not make it twice.
-                    self._passed.append((before.label, True))
-                    self.reached.discard(before.label)
-                    return before.index, before
-                return index, step
+                return self._made_again(ask, branch, step)
             self._reach(step.label)
             branch.cursor = index
+
+    def _made_again(self, ask: Ask, branch: Branch, step: StepRecord) -> tuple[int, StepRecord]:
+        """Return the next step, or the one before it: it was interrupted, and its call is made again in its place."""
+        before = branch.steps.get(branch.cursor) if branch.cut == branch.cursor else None
+        if before is None or self._fits(ask, step) or not self._fits(ask, before):
+            return step.index, step
+        self._passed.append((before.label, True))
+        self.reached.discard(before.label)
+        return before.index, before
 
     def _fits(self, ask: Ask, step: StepRecord) -> bool:
         operation = self.operation_of(step)
         return matches_step(ask, step) if operation is None else matches(ask, operation, step)
 
-    def _is_spent(self, branch: _Branch, step: StepRecord) -> bool:
+    def _is_spent(self, branch: Branch, step: StepRecord) -> bool:
         operation = self.operation_of(step)
         return (
             operation is not None
@@ -328,7 +309,14 @@ class Book:
     # -- keeping up -----------------------------------------------------------------------------------------------
 
     def put(self, step: StepRecord) -> None:
-        """Keep a step row: a new one, or one that has changed."""
+        """Keep a step row: a new one, or one that has changed; whole, also where it is cut short."""
+        try:
+            self._put(step)
+        except BaseException:
+            self._put(step)
+            raise
+
+    def _put(self, step: StepRecord) -> None:
         branch = self._branch(step.branch)
         branch.steps[step.index] = step
         branch.addressed.discard(step.index)
@@ -372,7 +360,7 @@ class Book:
         self._branch(branch).callers[label] = caller
 
     def leave(self, branch: str, label: str) -> None:
-        """Note that a call by counter is over; doing it again changes nothing."""
+        """Note that a call by counter is over."""
         self._branch(branch).callers.pop(label, None)
 
     def next_value(self, branch: str, name: str) -> int:
@@ -395,5 +383,5 @@ class Book:
         """Return the labels of recorded steps that this object's calls have not come to."""
         return [step.label for step in self.steps() if step.label not in self.reached]
 
-    def _branch(self, name: str) -> _Branch:
-        return self._branches.setdefault(name, _Branch())
+    def _branch(self, name: str) -> Branch:
+        return self._branches.setdefault(name, Branch())

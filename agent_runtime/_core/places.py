@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from agent_runtime._core.handles import handle_of
 from agent_runtime._model import SETTLED, State
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from agent_runtime._model import OperationRecord, StepRecord
 
 
@@ -87,6 +89,38 @@ class Mark:
     addressed: frozenset[int]
     seq: int
     passed: list[tuple[str, bool]]
+
+
+@dataclass(slots=True)
+class Branch:
+    """One branch.
+
+    Attributes:
+        steps: its rows by index.
+        cursor: how far counter calls have come.
+        top: the highest index that was given out.
+        addressed: indexes given to calls with an address whose rows are not written yet.
+        callers: who has calls by counter out, by the label of the call.
+        torn: a position could not be recorded while a later one was given out already.
+        cut: the index of the last call by counter that was interrupted.
+        strayed: the recorded step at which a call by counter was another one.
+    """
+
+    steps: dict[int, StepRecord] = field(default_factory=dict)
+    cursor: int = 0
+    top: int = 0
+    addressed: set[int] = field(default_factory=set)
+    callers: dict[str, Hashable] = field(default_factory=dict)
+    torn: bool = False
+    cut: int | None = None
+    strayed: StepRecord | None = None
+
+    def next_index(self) -> int:
+        """Return the next index for a counter call: positions that belong to an address are passed over."""
+        index = self.cursor + 1
+        while index in self.addressed or (index in self.steps and self.steps[index].address is not None):
+            index += 1
+        return index
 
 
 def matches(ask: Ask, operation: OperationRecord, step: StepRecord | None = None) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.effects import NewId, Persist, ask
+from agent_runtime._core.effects import Job, NewId, Persist, ask
 from agent_runtime._core.keys import derive_key_from_canonical
 from agent_runtime._core.outcomes import outcome_of
+from agent_runtime._core.places import matches
 from agent_runtime._core.requests import DEFAULT_CARRIER, scheme_of, with_key
 from agent_runtime._core.run import seconds_of
 from agent_runtime._model import SETTLED, NewOperation, NewStep, OperationRecord, Outcome, Reserve, StepRecord, Took
@@ -49,9 +50,43 @@ def reserve(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[list[Operation
         steps=tuple(steps),
     )
     outcome = yield from ask(Persist(entry))
+    if outcome.took is Took.POSITION_TAKEN:
+        there = yield from _found(desk, calls)
+        if there:
+            return there
     if outcome.took is not Took.TOOK:
         return [_not_reserved(desk, calls, outcome)]
-    return list(_keep(desk, calls, steps, outcome))
+    try:
+        return list(_keep(desk, calls, steps, outcome))
+    except BaseException:
+        _keep(desk, calls, steps, outcome)  # whole, though it was cut short: some rows of many would be misread
+        raise
+
+
+def _found(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[list[OperationRecord | Outcome]]:
+    """Return the operations that stand at the places of equal calls, or nothing.
+
+    A call that was interrupted while its rows were committed left positions that only the ledger knew of. The session
+    is held by this fence, so they are its own, and the same calls made again go on with them.
+    """
+    session = desk.book.session
+    loaded = yield from ask(Job(lambda ledger: ledger.load(name=session.id, tenant=session.tenant)))
+    if loaded is None:
+        return []
+    steps = {step.label: step for step in loaded.steps}
+    operations = {operation.id: operation for operation in loaded.operations}
+    found: list[tuple[Place, StepRecord, OperationRecord]] = []
+    for call, place in calls:
+        step = steps.get(place.label)
+        operation = operations.get(step.operation_id or "") if step is not None else None
+        if step is None or operation is None or not matches(call.ask(), operation, step):
+            return []
+        found.append((place, step, operation))
+    for place, step, operation in found:
+        desk.book.update(operation)
+        desk.book.began(operation.id, place.label)
+        desk.book.put(step)
+    return [operation for _, _, operation in found]
 
 
 def _keep(

@@ -299,11 +299,8 @@ class AsyncSession(AsyncSessionJobs):
     def _begin(
         self, call: Call, work: Callable[[Taken, Place | None], Coroutine[Any, Any, R]]
     ) -> Coroutine[Any, Any, R]:
-        """Take the position now, at the moment of the call; one with an address is found once it is awaited.
-
-        A call that is dropped before it is awaited stands in nobody's way.
-        """
-        taken, place = Taken(), None
+        """Take the position now, at the moment of the call; dropped before it is awaited, it stands in nobody's way."""
+        taken, place, made = Taken(), None, None
         try:
             if call.at is None:
                 place = self._place(call, asyncio.current_task(), taken)
@@ -314,6 +311,8 @@ class AsyncSession(AsyncSessionJobs):
             return made  # noqa: TRY300  until it is returned, nobody can await it
         except BaseException as error:
             self._cut(taken, error)
+            if made is not None:
+                made.close()
             raise
 
     async def _result(self, call: Call, taken: Taken, placed: Place | None, *, allow_partial: bool) -> ToolResult[Any]:

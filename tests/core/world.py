@@ -386,10 +386,7 @@ def leave(desk: Desk, call: Call, place: Place) -> None:
     recorded = step is not None and step is not place.step
     if place.kind in {"new", "join", "refuse"} and not recorded and place.label not in desk.keyed:
         desk.book.give_back(place)
-    if place.kind in {"settle", "join"} and place.operation is not None:
-        desk.book.ended(place.label)
-    elif place.kind in {"new", "refuse"} and step is not None and step.operation_id is not None:
-        desk.book.ended(place.label)
+    desk.book.ended(place.label)
 
 
 def json_answer(status: int, value: Any = None, headers: tuple[tuple[str, str], ...] = ()) -> Answer:

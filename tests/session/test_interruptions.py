@@ -415,14 +415,18 @@ class LostAnswers(BrokenLedger):
 
 
 def test_a_position_whose_record_is_in_doubt_is_not_taken_twice(stage: Stage) -> None:
-    """The call made again finds the position taken and says to open anew; that one sends what was recorded, once."""
+    """The call made again goes on with what was recorded and sends it once; another call is told to open anew."""
     session = stage.runtime(ledger=LostAnswers(stage, lambda entry: isinstance(entry, Reserve))).open("orders")
-    for _ in range(2):
-        with pytest.raises(LedgerError):
-            session.call(notify, {"to": "ana"})
+    with pytest.raises(LedgerError):
+        session.call(notify, {"to": "ana"})
+    with pytest.raises(LedgerError, match="Open the session anew"):
+        session.call(notify, {"to": "bob"})
     assert stage.states() == ["ready"]
     assert stage.tools.requests == []
-    assert stage.open().call(notify, {"to": "ana"}).value["effect"] == 1
+    made = session.call(notify, {"to": "ana"})
+    assert (made.step, made.value["effect"]) == ("step_001", 1)
+    session.close()
+    assert stage.open().call(notify, {"to": "ana"}).source == "ledger"
     assert stage.tools.effects["notify"] == 1
 
 
