@@ -167,7 +167,9 @@ class Programs(RuleBasedStateMachine):
         unknown = [one for one in self.ledger.operations.values() if one.state is State.UNKNOWN]
         if unknown:
             self.world.crash_before = None
-            self.world.run(decide("", unknown[0].id, succeeded, {"ok": True} if succeeded else None, "ann", "seen", "none"))
+            self.world.run(
+                decide("", unknown[0].id, succeeded, {"ok": True} if succeeded else None, "ann", "seen", "none")
+            )
 
     @invariant()
     def every_operation_has_a_label_and_a_key_of_its_own(self):
