@@ -133,6 +133,17 @@ def test_the_count_of_a_value_that_was_not_given_is_taken_back_once():
     assert not book.busy
 
 
+def test_a_position_that_is_given_back_twice_is_free_once():
+    """The branch is not torn by it, and the next call stands at the same position."""
+    book = fresh(scripted(OK)).desk().book
+    place = book.place(call(DEBIT).ask())
+    book.give_back(place)
+    book.give_back(place)
+    book.ended(place.label)
+    found = book.place(call(DEBIT).ask())
+    assert (found.label, found.kind) == (place.label, "new")
+
+
 class CutShort(Book):
     """A book whose keeping of a row is cut short once."""
 
