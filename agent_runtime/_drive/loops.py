@@ -35,7 +35,7 @@ from agent_runtime._core.effects import (
     Tell,
 )
 from agent_runtime._drive import functions, tokens
-from agent_runtime._drive.interruptions import STILL_DONE, Told, cut_short, failed, instead, lost_commit
+from agent_runtime._drive.interruptions import Told, Walk, cut_short, lost_commit
 from agent_runtime._model import Raised
 from agent_runtime.config import defaults
 
@@ -96,36 +96,20 @@ class Driver(_Loop):
 
     def drive(self, steps: Steps[R], lease: Lease | None, session_id: str = "") -> R:
         """Run a protocol to its end and return what it returns."""
-        steps = self.world.probe(steps, session_id)
-        stop: BaseException | None = None
-        value, error = None, None
-        while True:
-            try:
-                effect = steps.throw(error) if error is not None else steps.send(value)
-            except StopIteration as end:
-                if stop is not None:
-                    raise stop from None
-                result: R = end.value
-                return result
-            except Exception as error_of_steps:
-                if stop is not None and error_of_steps is not stop:
-                    raise stop from error_of_steps
-                raise
-            if stop is not None and not isinstance(effect, STILL_DONE):
-                value, error = instead(effect, stop)
-                continue
-            value, error, future = None, None, None
+        walk = Walk(self.world.probe(steps, session_id))
+        while (effect := walk.ask()) is not None:
+            future = None
             try:
                 future = self.submitted(effect)
-                value, passing = self._perform(effect, future, lease, session_id)
-                stop = stop or passing
+                walk.told(*self._perform(effect, future, lease, session_id))
             except Exception as failure:  # noqa: BLE001  every failure of an effect is the protocol's to judge
-                value, error, stop = failed(effect, failure, stop)
+                walk.failed(effect, failure)
             except BaseException as interruption:
-                if stop is not None:
+                if walk.stop is not None:
                     raise
-                stop = interruption
-                value, error = self._interrupted(effect, future, interruption)
+                walk.stop = interruption
+                walk.value, walk.error = self._interrupted(effect, future, interruption)
+        return walk.result
 
     def _interrupted(self, effect: Effect[Any], future: Future[Any] | None, stop: BaseException) -> Told:
         if not isinstance(effect, Persist | Load | Job):
@@ -232,36 +216,20 @@ class AsyncDriver(_Loop):
 
     async def drive(self, steps: Steps[R], lease: Lease | None, session_id: str = "") -> R:
         """Run a protocol to its end and return what it returns."""
-        steps = self.world.probe(steps, session_id)
-        stop: BaseException | None = None
-        value, error = None, None
-        while True:
-            try:
-                effect = steps.throw(error) if error is not None else steps.send(value)
-            except StopIteration as end:
-                if stop is not None:
-                    raise stop from None
-                result: R = end.value
-                return result
-            except Exception as error_of_steps:
-                if stop is not None and error_of_steps is not stop:
-                    raise stop from error_of_steps
-                raise
-            if stop is not None and not isinstance(effect, STILL_DONE):
-                value, error = instead(effect, stop)
-                continue
-            value, error, future = None, None, None
+        walk = Walk(self.world.probe(steps, session_id))
+        while (effect := walk.ask()) is not None:
+            future = None
             try:
                 future = self.submitted(effect)
-                value, passing = await self._perform(effect, future, lease, session_id)
-                stop = stop or passing
+                walk.told(*await self._perform(effect, future, lease, session_id))
             except Exception as failure:  # noqa: BLE001  every failure of an effect is the protocol's to judge
-                value, error, stop = failed(effect, failure, stop)
+                walk.failed(effect, failure)
             except BaseException as interruption:
-                if stop is not None:
+                if walk.stop is not None:
                     raise
-                stop = interruption
-                value, error = await self._interrupted(effect, future, interruption)
+                walk.stop = interruption
+                walk.value, walk.error = await self._interrupted(effect, future, interruption)
+        return walk.result
 
     async def _interrupted(self, effect: Effect[Any], future: Future[Any] | None, stop: BaseException) -> Told:
         if not isinstance(effect, Persist | Load | Job):
