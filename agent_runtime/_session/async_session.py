@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from agent_runtime._core import values
 from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
 from agent_runtime._core.desk import Following
-from agent_runtime._core.effects import Job
+from agent_runtime._core.effects import Job, ask
 from agent_runtime._core.ending import finish
 from agent_runtime._core.places import Taken
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import refuse_unawaited
 from agent_runtime._model import Outcome, SessionState, ToolResult
-from agent_runtime._session.runtime_base import one
 from agent_runtime._session.session_jobs import AsyncSessionJobs, settling
 from agent_runtime._session.shared import logger, raised_or_all
 from agent_runtime.config import defaults
@@ -278,7 +277,7 @@ class AsyncSession(AsyncSessionJobs):
         await self._record_unawaited()
         lease = self._closing()
         if lease is not None:
-            await self._drive(one(Job(lambda ledger: ledger.release(lease))))
+            await self._drive(ask(Job(lambda ledger: ledger.release(lease))))
             await self._tell()
 
     async def __aenter__(self) -> Self:

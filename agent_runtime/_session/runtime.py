@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from agent_runtime._core.effects import ask
 from agent_runtime._core.ending import decide
 from agent_runtime._drive import AsyncDriver, Driver
 from agent_runtime._http import AsyncHttpSender, HttpSender
@@ -11,7 +12,7 @@ from agent_runtime._model import SessionState
 from agent_runtime._session.async_session import AsyncSession
 from agent_runtime._session.hold import hold
 from agent_runtime._session.opening import Opening
-from agent_runtime._session.runtime_base import RuntimeBase, give_back, one
+from agent_runtime._session.runtime_base import RuntimeBase, give_back
 from agent_runtime._session.runtime_jobs import AsyncRuntimeJobs, RuntimeJobs
 from agent_runtime._session.session import Session
 from agent_runtime.config import defaults
@@ -120,11 +121,11 @@ class Runtime(RuntimeJobs, RuntimeBase):
 
     def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
-        return self._drive(one(self._sessions(state)))
+        return self._drive(ask(self._sessions(state)))
 
     def explain(self, name: str) -> StepTable:
         """Return a session's steps with what a resume would do about each; takes no lease, sends nothing."""
-        return self._table(self._drive(one(self._read(name))), name)
+        return self._table(self._drive(ask(self._read(name))), name)
 
     def settle(self, name: str, *, wait: float = defaults.SESSION_WAIT) -> list[Outcome]:
         """Resume a session, settle what is unsettled in it, and release it."""
@@ -260,11 +261,11 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
 
     async def sessions(self, *, state: SessionState | str | None = None) -> list[SessionRecord]:
         """List the sessions of this tenant, newest first; ``state="open"`` are those that a crash may have left."""
-        return await self._drive(one(self._sessions(state)))
+        return await self._drive(ask(self._sessions(state)))
 
     async def explain(self, name: str) -> StepTable:
         """Return a session's steps with what a resume would do about each; takes no lease, sends nothing."""
-        return self._table(await self._drive(one(self._read(name))), name)
+        return self._table(await self._drive(ask(self._read(name))), name)
 
     async def settle(self, name: str, *, wait: float = defaults.SESSION_WAIT) -> list[Outcome]:
         """Resume a session, settle what is unsettled in it, and release it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from agent_runtime._core.effects import Effect, Job
+from agent_runtime._core.effects import Job, ask
 from agent_runtime._drive import World
 from agent_runtime._drive.tokens import TokenStore
 from agent_runtime._model import SessionState
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from agent_runtime._session.table import StepTable
     from agent_runtime.config import AnyTool, Auth
     from agent_runtime.ledger import Claim, Ledger, Owner
-
-R = TypeVar("R")
 
 
 class RuntimeBase:
@@ -122,35 +120,31 @@ class RuntimeBase:
         return current_owner(self._settings.world.new_id())
 
     def _start(self, alias: str | None, value: Any, actor: str | None) -> Steps[Claim]:
-        if actor is not None:
-            text("actor", actor)
         if alias is not None:
             check_session_alias(alias)
-        settings, owner = self._settings, self._owner()
-        session_id, digest = settings.world.new_id(), input_digest(value)
-
-        def claim(ledger: Ledger) -> Future[Claim]:
-            return ledger.start(
-                session_id=session_id,
-                alias=alias,
-                tenant=settings.tenant,
-                actor=actor if actor is not None else settings.actor,
-                input_digest=digest,
-                owner=owner,
-            )
-
-        return opening(claim, name=alias or session_id, tenant=settings.tenant, owner=owner, wait=0.0)
+        return self._making(lambda ledger: ledger.start, alias, value, actor, wait=0.0)
 
     def _open(self, alias: str, value: Any, wait: float, actor: str | None) -> Steps[Claim]:
         check_session_alias(alias)
-        wait = seconds("wait", wait)
+        return self._making(lambda ledger: ledger.open, alias, value, actor, wait=seconds("wait", wait))
+
+    def _making(
+        self,
+        how: Callable[[Ledger], Callable[..., Future[Claim]]],
+        alias: str | None,
+        value: Any,
+        actor: str | None,
+        *,
+        wait: float,
+    ) -> Steps[Claim]:
+        """Open a session by a method of the ledger that makes it where it is not there."""
         if actor is not None:
             text("actor", actor)
         settings, owner = self._settings, self._owner()
         session_id, digest = settings.world.new_id(), input_digest(value)
 
         def claim(ledger: Ledger) -> Future[Claim]:
-            return ledger.open(
+            return how(ledger)(
                 session_id=session_id,
                 alias=alias,
                 tenant=settings.tenant,
@@ -159,7 +153,7 @@ class RuntimeBase:
                 owner=owner,
             )
 
-        return opening(claim, name=alias, tenant=settings.tenant, owner=owner, wait=wait)
+        return opening(claim, name=alias or session_id, tenant=settings.tenant, owner=owner, wait=wait)
 
     def _resume(self, name: str, wait: float) -> Steps[Claim]:
         check_text("a session's id or alias", name)
@@ -190,13 +184,8 @@ class RuntimeBase:
         return Job(lambda ledger: ledger.jobs(tenant=self._settings.tenant))
 
 
-def one(effect: Effect[R]) -> Steps[R]:
-    result: R = yield effect
-    return result
-
-
 def give_back(claim: Claim) -> Steps[None]:
     """Release the lease of a claim that no session object comes of."""
     lease = claim.lease
     if lease is not None:
-        yield from one(Job(lambda ledger: ledger.release(lease)))
+        yield from ask(Job(lambda ledger: ledger.release(lease)))

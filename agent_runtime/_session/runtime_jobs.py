@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_runtime._core.attention import STALLED_AFTER, Attention, matters, tell
 from agent_runtime._core.callbacks import receive
+from agent_runtime._core.effects import ask
 from agent_runtime._session import following
 from agent_runtime._session.jobs import JobTable, job_table
-from agent_runtime._session.runtime_base import RuntimeBase, one
+from agent_runtime._session.runtime_base import RuntimeBase
 from agent_runtime._session.telling import tell_by_tool, tell_by_tool_async
 from agent_runtime.config import defaults
 from agent_runtime.config._checks import count, seconds
@@ -80,7 +81,7 @@ class RuntimeJobs(_JobsBase):
 
     def jobs(self) -> JobTable:
         """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
-        found: list[RunningJob] = self._drive(one(self._jobs()))
+        found: list[RunningJob] = self._drive(ask(self._jobs()))
         return job_table(found, self._settings.words)
 
     def receive(self, event: CallbackEvent) -> str:
@@ -142,7 +143,7 @@ class AsyncRuntimeJobs(_JobsBase):
 
     async def jobs(self) -> JobTable:
         """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
-        found: list[RunningJob] = await self._drive(one(self._jobs()))
+        found: list[RunningJob] = await self._drive(ask(self._jobs()))
         return job_table(found, self._settings.words)
 
     async def receive(self, event: CallbackEvent) -> str:
