@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -282,23 +281,3 @@ def _file(url: str) -> str:
 
 def _plain(url: str) -> str:
     return url if url.startswith("sqlite") else url.replace("postgresql://", "postgresql+psycopg://", 1)
-
-
-@contextmanager
-def logged() -> Iterator[list[str]]:
-    """Collect everything that is logged anywhere, at every level, with its exceptions."""
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.name} {record.getMessage()} {record.args!r} {logging.Formatter().format(record)}")
-
-    lines: list[str] = []
-    root, keep = logging.getLogger(), Keep(level=0)
-    before = root.level
-    root.addHandler(keep)
-    root.setLevel(logging.DEBUG)
-    try:
-        yield lines
-    finally:
-        root.setLevel(before)
-        root.removeHandler(keep)

@@ -11,7 +11,8 @@ import pytest
 
 from agent_runtime import ApiKey, ClientCredentials, StaticToken, StepError, TokenCallable, Tool
 from agent_runtime.errors import AgentRuntimeError, ConfigError
-from tests.bugs.harness import Api, breaks, does, dump, keyed, logged, says, tool
+from tests.bugs.harness import Api, breaks, does, dump, keyed, says, tool
+from tests.logs import logged
 
 if TYPE_CHECKING:
     from pathlib import Path

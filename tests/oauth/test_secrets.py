@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from agent_runtime import AgentRuntimeError, ClientCredentials, OnBehalfOf, StaticToken, TokenExchange
+from tests.logs import logged
 from tests.oauth.kit import CLIENT, Api, Site, rotating, tool, unauthorised
 
 if TYPE_CHECKING:
@@ -49,19 +49,8 @@ TROUBLE: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def everything_logged() -> Iterator[list[str]]:
     """Collect what is logged anywhere, at every level, with arguments and exceptions."""
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.name} {record.getMessage()} {record.args!r} {logging.Formatter().format(record)}")
-
-    lines: list[str] = []
-    root, keep = logging.getLogger(), Keep(level=0)
-    before = root.level
-    root.addHandler(keep)
-    root.setLevel(logging.DEBUG)
-    yield lines
-    root.setLevel(before)
-    root.removeHandler(keep)
+    with logged() as lines:
+        yield lines
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)

@@ -6,7 +6,8 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from acceptance_kit.quiet import QuietHandler, QuietServer
 
 CLAIM = 0.6  # seconds after which it forgets that it is running
 HANDLER_AT_MOST = 30.0
@@ -82,20 +83,13 @@ class ForgetfulServer:
             return (200, {}, b'{"state": "running"}') if operation.running else (404, {}, b'{"state": "absent"}')
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
+class _Server(QuietServer):
     def __init__(self, address: tuple[str, int], tool: ForgetfulServer) -> None:
         self.tool = tool
         super().__init__(address, _Handler)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that did not wait."""
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(QuietHandler):
     server: _Server
 
     def do_POST(self) -> None:
@@ -111,6 +105,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        """Keep quiet."""

@@ -7,9 +7,10 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 from urllib.parse import urlsplit
+
+from acceptance_kit.quiet import QuietHandler, QuietServer
 
 ARRIVES_WITHIN = 30.0
 HELD_AT_MOST = 60.0
@@ -90,7 +91,7 @@ class Gateway:
         self._thread.join()
         self._server.server_close()
 
-    def relay(self, handler: BaseHTTPRequestHandler) -> None:
+    def relay(self, handler: QuietHandler) -> None:
         """Take one request to the server and its answer back."""
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         hold = self._note(handler)
@@ -112,7 +113,7 @@ class Gateway:
             handler.end_headers()
             handler.wfile.write(content)
 
-    def _note(self, handler: BaseHTTPRequestHandler) -> Hold | None:
+    def _note(self, handler: QuietHandler) -> Hold | None:
         key = handler.headers.get("Idempotency-Key", "")
         with self._guard:
             self._requests.append(Request(handler.command, handler.path, key, time.monotonic()))
@@ -122,7 +123,7 @@ class Gateway:
                 self._holds.remove(hold)
         return hold
 
-    def _ask(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes] | None:
+    def _ask(self, handler: QuietHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes] | None:
         upstream = http.client.HTTPConnection(self._upstream, timeout=ANSWERS_WITHIN)
         try:
             upstream.request(handler.command, handler.path, body, {**handler.headers, "Host": self._upstream})
@@ -134,20 +135,13 @@ class Gateway:
             upstream.close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
+class _Server(QuietServer):
     def __init__(self, address: tuple[str, int], gateway: Gateway) -> None:
         self.gateway = gateway
         super().__init__(address, _Handler)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of agents that were killed while they spoke."""
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(QuietHandler):
     server: _Server
 
     def do_POST(self) -> None:
@@ -155,6 +149,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.gateway.relay(self)
-
-    def log_message(self, *args: object) -> None:
-        """Keep quiet."""
