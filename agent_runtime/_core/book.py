@@ -112,7 +112,7 @@ class Book:
         if place is None:
             place = self._fresh(ask, index, step)
         if ask.at is None:
-            if branch.strayed is not None and not ask.is_read and place.kind in {"new", "join", "refuse"}:
+            if branch.strayed is not None and not ask.is_read and place.is_fresh:
                 self._seq -= place.seq == self._seq
                 where, other = branch.strayed.label, self.operation_of(branch.strayed)
                 return replace(place, kind="diverged", operation=other, strayed=where)
@@ -250,7 +250,7 @@ class Book:
 
     def is_torn(self, place: Place) -> bool:
         """Whether a fresh position would not be found again, because one before it could not be recorded."""
-        return self._branch(place.branch).torn and place.kind in {"new", "join", "refuse"}
+        return self._branch(place.branch).torn and place.is_fresh
 
     def give_back(self, place: Place) -> None:
         """Take back a position none of whose rows was written, so that the next call stands where a replay finds it.

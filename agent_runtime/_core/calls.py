@@ -173,7 +173,7 @@ def reserve_many(desk: Desk, calls: list[tuple[Call, Place]]) -> Steps[list[Plac
     for call, place in calls:
         places.append((yield from _refreshed(desk, call, place)))
     pairs = [(call, place) for (call, _), place in zip(calls, places, strict=True)]
-    wanted = [(call, place) for call, place in pairs if place.kind in {"new", "join", "refuse"}]
+    wanted = [(call, place) for call, place in pairs if place.is_fresh]
     if wanted:
         yield from reserve(desk, wanted)
     return places

@@ -63,6 +63,11 @@ class Place:
     as_delivered: bool = False
     strayed: str = ""
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a row is to be written for it."""
+        return self.kind in {"new", "join", "refuse"}
+
 
 @dataclass(slots=True)
 class Taken:

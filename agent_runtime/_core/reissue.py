@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.effects import NewId, Persist, ask
 from agent_runtime._core.keys import derive_key_from_canonical
-from agent_runtime._core.requests import DEFAULT_CARRIER, with_key
+from agent_runtime._core.requests import carrier_of, with_key
 from agent_runtime._core.reserving import format_of
 from agent_runtime._core.run import lease_lost
 from agent_runtime._model import Effect, NewOperation, NewStep, OperationRecord, Reserve, State, Took
@@ -83,8 +83,7 @@ def reissue(desk: Desk, tool: AnyTool, label: str, *, effect_possible: bool = Fa
 def _again(desk: Desk, tool: AnyTool, operation: OperationRecord, identity: str) -> NewOperation:
     before = re.search(r"\.r(\d+)$", operation.label)
     label = reissue_label(operation.label, int(before.group(1)) + 1 if before else 1)
-    idempotency = tool.contract.idempotency
-    carrier = idempotency.carrier if idempotency is not None else DEFAULT_CARRIER
+    carrier = carrier_of(tool)
     hashed = operation.request.body if operation.request is not None and operation.request.body else operation.args
     key = derive_key_from_canonical(
         session_id=desk.session_id,

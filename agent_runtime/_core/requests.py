@@ -63,6 +63,12 @@ def scheme_of(tool: AnyTool) -> Scheme:
     return idempotency.scheme if idempotency is not None else "jcs"
 
 
+def carrier_of(tool: AnyTool) -> HeaderCarrier:
+    """Return where a tool's key travels."""
+    idempotency = tool.contract.idempotency
+    return idempotency.carrier if idempotency is not None else DEFAULT_CARRIER
+
+
 def validate(tool: AnyTool, args: object) -> Validated:
     """Check a call's args against the tool's model and canonical JSON.
 
@@ -86,7 +92,8 @@ def freeze(tool: AnyTool, validated: Validated, fills: Mapping[str, Any]) -> Fro
         text = canonical_json(args, scheme)
         return Frozen(args=text, hashed=text, args_hash=digest(text), scheme=scheme, request=None)
     request, hashed = _http(tool, args, scheme)
-    text = hashed if len(args) == len(_body_args(tool, args)) else canonical_json(args, scheme)
+    whole = not request.body or len(args) == len(_body_args(tool, args))
+    text = hashed if whole else canonical_json(args, scheme)
     return Frozen(args=text, hashed=hashed, args_hash=digest(hashed), scheme=scheme, request=request)
 
 

@@ -9,7 +9,7 @@ from agent_runtime._core.effects import Job, NewId, Persist, ask
 from agent_runtime._core.keys import derive_key_from_canonical
 from agent_runtime._core.outcomes import outcome_of
 from agent_runtime._core.places import matches
-from agent_runtime._core.requests import DEFAULT_CARRIER, scheme_of, with_key
+from agent_runtime._core.requests import carrier_of, scheme_of, with_key
 from agent_runtime._core.run import seconds_of
 from agent_runtime._model import SETTLED, NewOperation, NewStep, OperationRecord, Outcome, Reserve, StepRecord, Took
 from agent_runtime._model.key_formats import check_key
@@ -142,7 +142,7 @@ def _new_step(call: Call, place: Place, new: NewOperation | None) -> NewStep:
 def _new_operation(desk: Desk, call: Call, place: Place, identity: str) -> NewOperation:
     tool, frozen = call.tool, call.frozen
     idempotency = tool.contract.idempotency
-    carrier = idempotency.carrier if idempotency is not None else DEFAULT_CARRIER
+    carrier = carrier_of(tool)
     key = _key(desk, call, place, carrier)
     request = None if frozen.request is None else with_key(frozen.request, key, carrier)
     lifetime = seconds_of(idempotency.lifetime) if idempotency is not None else defaults.KEY_LIFETIME

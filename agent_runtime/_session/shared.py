@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from agent_runtime._core.desk import WAITING, Call, Following
 from agent_runtime._core.outcomes import error_of, result_of
 from agent_runtime._core.places import Place, Taken
-from agent_runtime._core.requests import DEFAULT_CARRIER, freeze, validate
+from agent_runtime._core.requests import carrier_of, freeze, validate
 from agent_runtime._drive.context import current
 from agent_runtime._drive.tokens import principal_of
 from agent_runtime._model import Outcome, SessionState, Status, ToolResult
@@ -175,8 +175,7 @@ class SessionBase:
         if at is not None:
             check_address(check_text("at", at))
         if key is not None:
-            idempotency = tool.contract.idempotency
-            carrier = idempotency.carrier if idempotency is not None else DEFAULT_CARRIER
+            carrier = carrier_of(tool)
             check_key(check_text("key", key), max_length=carrier.max_length, pattern=carrier.pattern)
         if after_unknown is not None:
             check_after_unknown(after_unknown)
@@ -249,7 +248,7 @@ class SessionBase:
         book.ended(place.label)
         step = book.step(place.label)
         recorded = step is not None and step is not place.step
-        if place.kind in {"new", "join", "refuse"} and not recorded and place.label not in desk.keyed:
+        if place.is_fresh and not recorded and place.label not in desk.keyed:
             book.give_back(place)
 
     def _cut(self, taken: Taken, error: BaseException) -> None:
