@@ -42,14 +42,12 @@ class AccessToken:
         value: the token.
         issued_at: the boot-time clock when the request for it was SENT, so that its age is never too small.
         expires_at: ``issued_at`` plus its lifetime, in seconds of the same clock.
-        token_type: ``Bearer``.
         scope: the scope that was granted, or None if it is the one that was asked for.
     """
 
     value: str = field(repr=False)
     issued_at: float
     expires_at: float
-    token_type: str = "Bearer"  # noqa: S105 - a kind of token, not one
     scope: str | None = None
 
     def fresh(self, now: float) -> bool:
@@ -80,11 +78,11 @@ class AccessToken:
 
 def token_id(secret: str) -> str:
     """Return what tells secrets apart without showing them."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return seed_digest(secret)[:16]
 
 
 def seed_digest(secret: str) -> str:
-    """Return what tells refresh tokens from outside apart in the ledger."""
+    """Return what tells tokens from outside apart, in full: in the ledger, and in memory."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime._core.effects import Boottime, NoCredential, Obtain, Share, ask
+from agent_runtime._core.tokens import seed_digest
 from agent_runtime._drive.tokens.fetch import fetch
 from agent_runtime._drive.tokens.identity import advice, auth_of, bearer, principal_of, ready_made
 from agent_runtime._drive.tokens.rotation import rotate
@@ -158,4 +158,4 @@ def cache_key(grant: Grant) -> Hashable:
 
 
 def _digest(secret: str | None) -> str | None:
-    return None if secret is None else hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+    return None if secret is None else seed_digest(secret)
