@@ -127,11 +127,11 @@ def _answer(answer: Answer, tool: AnyTool, now: float, request: Request | None) 
     replayed = is_replayed(answer, contract)
     wait = retry_after(answer.headers, now=now, status=answer.status)
     if answer.status < 300:
-        return _success(answer, tool, now, request, replayed=replayed)
+        return _success(answer, tool, now, request, replayed=replayed, wait=wait)
     if answer.status < 400:
         return Finding(verdict=Verdict.REDIRECTED, replayed=replayed)
     codes = _codes(read_problem(answer))
-    if is_half_done(answer, contract):
+    if _half_done(codes, contract):
         return Finding(verdict=Verdict.HALF_DONE, replayed=replayed)
     if replayed or answer.status in contract.stored_failures:
         return Finding(verdict=Verdict.STORED_END, replayed=replayed)
@@ -142,9 +142,10 @@ def _answer(answer: Answer, tool: AnyTool, now: float, request: Request | None) 
     return Finding(verdict=verdict, replayed=verdict is Verdict.STORED_END, wait=wait)
 
 
-def _success(answer: Answer, tool: AnyTool, now: float, request: Request | None, *, replayed: bool) -> Finding:
+def _success(
+    answer: Answer, tool: AnyTool, now: float, request: Request | None, *, replayed: bool, wait: float | None
+) -> Finding:
     policy = tool.contract.polling
-    wait = retry_after(answer.headers, now=now, status=answer.status)
     handle = start_of(answer, request if request is not None else asked_of(tool), policy, now=now)
     if handle is not None:
         reading = _first_reading(answer, handle, policy, now)
@@ -205,7 +206,7 @@ def _by_5xx_rule(contract: ToolContract) -> Verdict:
 
 def effect_of_end(answer: Answer, contract: ToolContract) -> Effect:
     """Return whether a failure that the tool stored as its end may have left something behind."""
-    if _codes(read_problem(answer)) & (HALF_DONE | set(contract.half_done_codes)):
+    if _half_done(_codes(read_problem(answer)), contract):
         return Effect.POSSIBLE
     return Effect.POSSIBLE if answer.status >= 500 and contract.on_5xx != "not_applied" else Effect.NONE
 
@@ -218,9 +219,9 @@ def _codes(problem: Problem | None) -> frozenset[str]:
     return frozenset(filter(None, (problem.type, last, problem.code)))
 
 
-def is_half_done(answer: Answer, contract: ToolContract) -> bool:
-    """Whether an answer says that the tool stopped in the middle and keeps that as its end."""
-    return bool(_codes(read_problem(answer)) & (HALF_DONE | set(contract.half_done_codes)))
+def _half_done(codes: frozenset[str], contract: ToolContract) -> bool:
+    """Whether an answer's codes say that the tool stopped in the middle and keeps that as its end."""
+    return bool(codes & (HALF_DONE | set(contract.half_done_codes)))
 
 
 def is_replayed(answer: Answer, contract: ToolContract) -> bool:
