@@ -6,31 +6,21 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
 from agent_runtime._core.challenges import Challenge, challenge_of
 from agent_runtime._core.classify import Finding, Verdict, classify
 from agent_runtime._core.conclude import Result, conclude, evidence_of
-from agent_runtime._core.effects import Invoke, LeaseHeld, NewId, NoCredential, Now, Persist, Random, Send, ask
+from agent_runtime._core.effects import Invoke, LeaseHeld, NoCredential, Now, Random, Send, ask
 from agent_runtime._core.poll_waits import first_wait
 from agent_runtime._core.redirects import MOST, redirect_of
-from agent_runtime._core.run import Run, advance, lease_lost, seconds_of, stop_for_auth
+from agent_runtime._core.run import Run, advance, file, lease_lost, next_try, seconds_of, stop_for_auth
 from agent_runtime._core.scrub import repeats, scrubbed
-from agent_runtime._model import (
-    Answer,
-    Change,
-    File,
-    NewAttempt,
-    NewEvidence,
-    Raised,
-    SendFailure,
-    State,
-)
+from agent_runtime._model import Answer, Change, NewAttempt, Raised, SendFailure, State
 from agent_runtime.config import FunctionTool
 from agent_runtime.errors import EntryRefused, LeaseLost, LedgerError, NotRecorded
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Credential, Steps
-    from agent_runtime._model import Request
+    from agent_runtime._model import NewEvidence, Request
 
 UNCOUNTED = frozenset({Verdict.IN_PROGRESS, Verdict.UNAUTHORISED})
 WAITS = frozenset({Verdict.NOT_SENT, Verdict.NOT_APPLIED, Verdict.LOST, Verdict.IN_PROGRESS, Verdict.SERVER_ERROR})
@@ -79,8 +69,7 @@ def _limit(run: Run, now: float) -> float:
 def _out(run: Run, credential: Credential, limit: float) -> Steps[Result]:
     operation = run.operation
     if isinstance(run.tool, FunctionTool):
-        invoke = Invoke(run.tool, operation.args, operation.key, operation.label, operation.id)
-        called = yield from ask(invoke)
+        called = yield from ask(Invoke(run.tool, operation.args, operation.key, operation.label))
         return called
     assert operation.request is not None
     return (yield from send(run, operation.request, credential, limit))
@@ -188,30 +177,14 @@ def _resume_at(run: Run, finding: Finding, now: float) -> Steps[float | None]:
         return now + first_wait(finding.handle, run.tool.contract.polling, random)
     if finding.verdict not in WAITS:
         return None
-    random = yield from ask(Random())
-    policy = run.tool.contract.retry
     tries = run.waits if finding.verdict is Verdict.IN_PROGRESS else run.attempts
-    wait = wait_before_retry(
-        finding.wait,
-        attempt=max(tries, 1),
-        random=random,
-        base=seconds_of(policy.base),
-        factor=policy.factor,
-        cap=seconds_of(policy.cap),
-    )
-    return now + min(wait, LONGEST_WAIT)
+    return (yield from next_try(run, finding.wait, tries, now))
 
 
 def _file(run: Run, seen: NewEvidence) -> Steps[None]:
     """Keep an answer that came too late to count."""
-    late = NewEvidence(
-        kind="late", attempt=seen.attempt, status=seen.status, headers=seen.headers, body=seen.body, detail=seen.detail
-    )
-    write_id = yield from ask(NewId())
-    operation = run.operation
-    entry = File(write_id=write_id, session_id=operation.session_id, operation_id=operation.id, evidence=late)
     try:
-        yield from ask(Persist(entry))
+        yield from file(run.operation, dataclasses.replace(seen, kind="late"))
     except LedgerError:
         return
 

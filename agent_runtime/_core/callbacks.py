@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from agent_runtime._core.conclude import KEPT_BODY
 from agent_runtime._core.effects import Job, NewId, Persist, ask
 from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import contradicts, ended
 from agent_runtime._core.job_reading import GOOD, read_job
-from agent_runtime._core.job_start import job_answer
-from agent_runtime._model import SETTLED, Advance, Answer, Change, File, NewEvidence, Reason, State, Took
+from agent_runtime._core.job_start import job_answer, json_of
+from agent_runtime._core.run import file
+from agent_runtime._model import SETTLED, Advance, Answer, Change, NewEvidence, Reason, State, Took
 from agent_runtime.config.jobs import JobReading
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def _apply(tenant: str, event: CallbackEvent, operation: OperationRecord, tool: 
             fence=None,
             operation_id=operation.id,
             expect_version=operation.version,
-            change=poked(event, operation) if thin else end_by(reading, operation, tool),
+            change=poked(operation, event.received_at) if thin else end_by(reading, operation, tool),
             evidence=(evidence_of(event),),
         )
         outcome = yield from ask(Persist(entry))
@@ -103,13 +105,13 @@ def reading_of(event: CallbackEvent, operation: OperationRecord, tool: AnyTool) 
 
     One that the tool's own adapter cannot read says nothing.
     """
-    policy = tool.contract.polling
+    policy, answer = tool.contract.polling, Answer(status=200, body=event.body)
     if policy.adapter is not None and policy.adapter.callback is not None:
         try:
-            return policy.adapter.callback(job_answer(Answer(status=200, body=event.body), ""))
+            return policy.adapter.callback(job_answer(answer, ""))
         except Exception:  # noqa: BLE001  the user's code; the job's own state tells the end
             return JobReading()
-    body = _object(event.body)
+    body = json_of(answer)
     inner = body.get("data")
     members = inner if isinstance(inner, dict) and "status" not in body else body
     handle = dataclasses.replace(handle_of(operation), protocol="body")
@@ -117,7 +119,7 @@ def reading_of(event: CallbackEvent, operation: OperationRecord, tool: AnyTool) 
 
 
 def is_thin(reading: JobReading, operation: OperationRecord) -> bool:
-    """Whether an event says that a job succeeded, and its result has to be asked for at the job's own URL."""
+    """Whether a reading says that a job succeeded, and its result has to be asked for at the job's own URL."""
     return reading.status in GOOD and not reading.has_result and handle_of(operation).url is not None
 
 
@@ -130,10 +132,10 @@ def tells_less(reading: JobReading, operation: OperationRecord, tool: AnyTool) -
     return lost and reading.status in GOOD and not reading.has_result
 
 
-def poked(event: CallbackEvent, operation: OperationRecord) -> Change:
-    """Return the change that makes a job due at once: whoever follows it looks now."""
+def poked(operation: OperationRecord, now: float) -> Change:
+    """Return the change that makes a job due at once: whoever follows it looks now (UTC epoch seconds)."""
     handle = dataclasses.replace(handle_of(operation), not_before=None)
-    return Change(state=State.ACCEPTED, resume_at=event.received_at, handle=written(handle))
+    return Change(state=State.ACCEPTED, resume_at=now, handle=written(handle))
 
 
 def end_by(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> Change:
@@ -149,30 +151,15 @@ def end_by(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> Ch
 
 def evidence_of(event: CallbackEvent) -> NewEvidence:
     """Return an event as evidence."""
-    return NewEvidence(kind="webhook", body=event.body[:65536], detail=f"{event.source}:{event.event_id}")
+    return NewEvidence(kind="webhook", body=event.body[:KEPT_BODY], detail=f"{event.source}:{event.event_id}")
 
 
 def _file(event: CallbackEvent, operation: OperationRecord, reading: JobReading) -> Steps[None]:
     """Keep what an event says beside its operation; another end than the recorded one contradicts it."""
-    write_id = yield from ask(NewId())
-    entry = File(
-        write_id=write_id,
-        session_id=operation.session_id,
-        operation_id=operation.id,
-        evidence=evidence_of(event),
-        contradicts=operation.state in SETTLED and contradicts(reading, operation),
-    )
-    yield from ask(Persist(entry))
+    against = operation.state in SETTLED and contradicts(reading, operation)
+    yield from file(operation, evidence_of(event), contradicts=against)
 
 
 def applied(tenant: str, event: CallbackEvent) -> Steps[None]:
     """Note that an event's operation has been told."""
     yield from ask(Job(lambda ledger: ledger.event_applied(tenant=tenant, event=event)))
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

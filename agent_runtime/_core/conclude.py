@@ -32,6 +32,7 @@ from agent_runtime._model import (
 
 if TYPE_CHECKING:
     from agent_runtime._model import Handle, OperationRecord
+    from agent_runtime._model.records import EvidenceKind
     from agent_runtime.config import AnyTool
 
 Result = Answer | SendFailure | Returned | Raised
@@ -184,7 +185,7 @@ def _after_ambiguity(
     operation: OperationRecord, verdict: Verdict, error: bytes | None, resume_at: float | None
 ) -> Change:
     """Nothing that a later attempt is told proves anything about the earlier one."""
-    if verdict in {Verdict.NOT_SENT, Verdict.NOT_APPLIED, Verdict.UNAUTHORISED}:
+    if verdict in READY_REASON:
         reason = operation.reason or Reason.LOST_ANSWER
         return Change(state=State.UNKNOWN, reason=reason, resume_at=resume_at, error=error)
     reason = Reason.KEY_CONFLICT if verdict is Verdict.KEY_REUSED else Reason.REFUSED_LATER
@@ -235,12 +236,31 @@ def interrupted(operation: OperationRecord, tool: AnyTool) -> Change:
 def evidence_of(result: Result, attempt: int) -> NewEvidence:
     """Return what was seen, to be filed with the conclusion; of a body 64 KiB are kept (the result is kept whole)."""
     if isinstance(result, Answer):
-        return NewEvidence(
-            kind="answer", attempt=attempt, status=result.status, headers=kept_headers(result), body=result.body[:65536]
-        )
+        return answer_evidence("answer", result, attempt=attempt)
     if isinstance(result, Returned):
         return NewEvidence(kind="answer", attempt=attempt, detail="returned")
-    return NewEvidence(kind="no_answer", attempt=attempt, detail=f"{result.error}: {result.detail}".rstrip(": "))
+    return NewEvidence(kind="no_answer", attempt=attempt, detail=failure_text(result))
+
+
+KEPT_BODY: Final = 65536
+"""Bytes of a body that are kept as evidence."""
+
+
+def answer_evidence(kind: EvidenceKind, answer: Answer, *, attempt: int = 0, detail: str = "") -> NewEvidence:
+    """Return an answer as evidence: its status, the headers that may be stored, the start of its body."""
+    return NewEvidence(
+        kind=kind,
+        attempt=attempt,
+        status=answer.status,
+        headers=kept_headers(answer),
+        body=answer.body[:KEPT_BODY],
+        detail=detail,
+    )
+
+
+def failure_text(failure: SendFailure | Raised) -> str:
+    """Return in one line why no answer came."""
+    return f"{failure.error}: {failure.detail}".rstrip(": ")
 
 
 SECRET_HEADERS: Final = frozenset({"set-cookie", "authorization", "proxy-authorization", "www-authenticate", "cookie"})

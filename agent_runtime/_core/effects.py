@@ -213,7 +213,6 @@ class Invoke(Effect[Returned | Raised]):
     args: bytes
     key: str
     label: str
-    operation_id: str
 
 
 @dataclass(frozen=True, slots=True)

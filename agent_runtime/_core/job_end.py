@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime._core.handles import written
+from agent_runtime._core.job_reading import GOOD
 from agent_runtime._core.results import read_result
 from agent_runtime._model import BodyState, Change, Effect, Handle, Reason, ResultState, State
 
@@ -64,7 +65,7 @@ def contradicts(reading: JobReading, operation: OperationRecord) -> bool:
     """Whether a job's end is another one than the end that is recorded."""
     if reading.status == "running":
         return False
-    good = reading.status in {"succeeded", "completed_with_errors"}
+    good = reading.status in GOOD
     return good is not (operation.state is State.SUCCEEDED)
 
 

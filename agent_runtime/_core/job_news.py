@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.callbacks import applied, end_by, evidence_of, is_thin, poked, reading_of, serves, tells_less
-from agent_runtime._core.effects import Job, Load, NewId, Persist, ask
+from agent_runtime._core.effects import Job, Load, ask
 from agent_runtime._core.job_end import contradicts
-from agent_runtime._core.run import advance
-from agent_runtime._model import SETTLED, File
+from agent_runtime._core.run import advance, file
+from agent_runtime._model import SETTLED
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
@@ -36,7 +36,7 @@ def _apply(run: Run, event: CallbackEvent) -> Steps[None]:
     elif tells_less(reading, run.operation, run.tool):
         return
     elif is_thin(reading, run.operation):
-        yield from advance(run, poked(event, run.operation), evidence=(evidence_of(event),))
+        yield from advance(run, poked(run.operation, event.received_at), evidence=(evidence_of(event),))
         yield from applied(event.tenant, event)
     else:
         yield from end(run, reading, end_by(reading, run.operation, run.tool), evidence_of(event))
@@ -49,15 +49,7 @@ def end(run: Run, reading: JobReading, change: Change, seen: NewEvidence) -> Ste
     if (yield from advance(run, change, evidence=(seen,))):
         return True
     if run.operation.state in SETTLED:
-        write_id = yield from ask(NewId())
-        entry = File(
-            write_id=write_id,
-            session_id=run.operation.session_id,
-            operation_id=run.operation.id,
-            evidence=seen,
-            contradicts=contradicts(reading, run.operation),
-        )
-        yield from ask(Persist(entry))
+        yield from file(run.operation, seen, contradicts=contradicts(reading, run.operation))
     return False
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from agent_runtime._core.attempt import send
-from agent_runtime._core.conclude import kept_headers
-from agent_runtime._core.effects import NewId, Now, Persist, ask
+from agent_runtime._core.conclude import answer_evidence
+from agent_runtime._core.effects import Now, ask
 from agent_runtime._core.handles import handle_of
 from agent_runtime._core.polling import target_of
-from agent_runtime._core.run import Run, advance, credential_of, seconds_of
+from agent_runtime._core.run import Run, advance, credential_of, file, seconds_of
 from agent_runtime._core.urls import resolve, same_origin
-from agent_runtime._model import Answer, Change, File, NewEvidence, Reason, Request, State
+from agent_runtime._model import Answer, Change, NewEvidence, Reason, Request, State
 from agent_runtime.errors import ConfigError, StepFailed, TokenUnavailable
 
 if TYPE_CHECKING:
@@ -101,13 +101,7 @@ def _ask(run: Run, request: Request) -> Steps[Any]:
 def _note(run: Run, answer: Any) -> Steps[None]:
     """Keep what the tool said to the request to stop; the job's own state says what became of it."""
     if isinstance(answer, Answer):
-        headers = kept_headers(answer)
-        seen = NewEvidence(
-            kind="poll", status=answer.status, headers=headers, body=answer.body[:65536], detail="cancel asked"
-        )
+        seen = answer_evidence("poll", answer, detail="cancel asked")
     else:
         seen = NewEvidence(kind="poll", detail=f"cancel asked: {answer.error}")
-    write_id = yield from ask(NewId())
-    operation = run.operation
-    entry = File(write_id=write_id, session_id=operation.session_id, operation_id=operation.id, evidence=seen)
-    yield from ask(Persist(entry))
+    yield from file(run.operation, seen)

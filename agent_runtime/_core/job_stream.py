@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from agent_runtime._core.callbacks import is_thin, poked
+from agent_runtime._core.conclude import KEPT_BODY
 from agent_runtime._core.effects import CloseStream, EventStream, NextEvent, Now, ask
 from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.job_news import end
 from agent_runtime._core.job_progress import say
-from agent_runtime._core.job_reading import GOOD, read_job
+from agent_runtime._core.job_reading import read_job
 from agent_runtime._core.run import advance, seconds_of
 from agent_runtime._model import Answer, Change, NewEvidence, Request, State
 
@@ -85,13 +87,10 @@ def _reading_of(run: Run, event: ServerEvent, now: float) -> JobReading | None:
 
 def _ended(run: Run, reading: JobReading, event: ServerEvent, now: float) -> Steps[None]:
     """Write the end that an event tells; one without a result is asked for at the job's own URL, at once."""
-    handle = handle_of(run.operation)
-    if reading.status in GOOD and not reading.has_result and handle.url is not None:
-        yield from advance(
-            run,
-            Change(state=State.ACCEPTED, resume_at=now, handle=written(dataclasses.replace(handle, not_before=None))),
-        )
+    if is_thin(reading, run.operation):
+        yield from advance(run, poked(run.operation, now))
         return
-    seen = NewEvidence(kind="poll", body=event.data.encode("utf-8", "replace")[:65536], detail="stream")
+    handle = handle_of(run.operation)
+    seen = NewEvidence(kind="poll", body=event.data.encode("utf-8", "replace")[:KEPT_BODY], detail="stream")
     if (yield from end(run, reading, ended(reading, handle, run.tool, None), seen)):
         yield from say(run, handle_of(run.operation), reading.status)

@@ -10,13 +10,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from agent_runtime._core.attempt import send
-from agent_runtime._core.conclude import kept_headers
+from agent_runtime._core.conclude import answer_evidence, failure_text
 from agent_runtime._core.effects import Credential, NoCredential, Now, Random, Sleep, ask
 from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.job_news import end, moved, told
 from agent_runtime._core.job_progress import announce, say, say_end
-from agent_runtime._core.job_reading import GOOD, read_job
+from agent_runtime._core.job_reading import AZURE, GOOD, read_job
 from agent_runtime._core.job_start import json_of, may_ask, poll_hint
 from agent_runtime._core.job_stream import listen
 from agent_runtime._core.poll_waits import Step, end_of, next_wait, turn_of
@@ -156,7 +156,7 @@ def _poll(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
         if result.interrupted:
             run.interrupted = True
             return False
-        yield from _keep_looking(run, handle, policy, None, f"{result.error}: {result.detail}".rstrip(": "))
+        yield from _keep_looking(run, handle, policy, None, failure_text(result))
         return True
     if result.status == 401:
         return (yield from _unauthorised(run, handle, policy, credential))
@@ -194,7 +194,7 @@ def _answered(run: Run, handle: Handle, policy: PollPolicy, answer: Answer, cred
     young = now - handle.started_at < seconds_of(policy.not_found_grace)
     if answer.status == 410 or (answer.status == 404 and not young):
         change = Change(state=State.UNKNOWN, reason=Reason.JOB_GONE, no_resend=True, resume_at=None, mark_maybe=True)
-        yield from advance(run, change, evidence=(_evidence(answer),))
+        yield from advance(run, change, evidence=(answer_evidence("poll", answer),))
         return True
     if not 200 <= answer.status < 300 or answer.body_state is not BodyState.WHOLE:
         hint = poll_hint(answer, json_of(answer), now=now)
@@ -245,10 +245,6 @@ def _later(
     yield from advance(run, change, evidence=evidence)
 
 
-def _evidence(answer: Answer) -> NewEvidence:
-    return NewEvidence(kind="poll", status=answer.status, headers=kept_headers(answer), body=answer.body[:65536])
-
-
 def _ended(  # noqa: PLR0917  what is at hand when a job ends
     run: Run, handle: Handle, policy: PollPolicy, reading: JobReading, answer: Answer, credential: Credential
 ) -> Steps[None]:
@@ -274,7 +270,8 @@ def _ended(  # noqa: PLR0917  what is at hand when a job ends
             if body is None and not missing:
                 yield from _keep_looking(run, handle, policy, None, "the result could not be fetched")
                 return
-    if (yield from end(run, reading, ended(reading, handle, run.tool, body, missing=missing), _evidence(answer))):
+    change = ended(reading, handle, run.tool, body, missing=missing)
+    if (yield from end(run, reading, change, answer_evidence("poll", answer))):
         yield from say(run, handle_of(run.operation), reading.status)
 
 
@@ -292,7 +289,7 @@ def result_place(run: Run, handle: Handle, reading: JobReading) -> str | None:
     url = reading.result_url or handle.result_url
     request = run.operation.request
     put = request is not None and request.method in {"PUT", "PATCH"}
-    if url is None and put and handle.protocol in {"operation-location", "azure-async"}:
+    if url is None and put and handle.protocol in AZURE:
         url = target_of(run)
     if url is None:
         return None

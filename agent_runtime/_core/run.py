@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
 from agent_runtime._core.effects import Acquire, Credential, NewId, NoCredential, Now, Persist, Random, Sleep, ask
 from agent_runtime._core.states import check
-from agent_runtime._model import Advance, Change, Reason, State, Took
+from agent_runtime._model import Advance, Change, File, Reason, State, Took
 from agent_runtime.errors import EntryRefused, LeaseLost
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Run:
         problem: why there is no token, if that is what ended the run.
         stay: why nothing more can be done about an unknown operation.
         interrupted: the caller was interrupted while a request was out.
-        sent, resent, looked_up: what this run did.
+        sent, resent: what this run did.
         follow: how an accepted job is followed, as `Following` says it.
         patience: moment until which a job is waited for beyond its bound (UTC epoch seconds); set from seconds.
         polls: looks at the job by this run, made or tried; on_progress: hears of each.
@@ -69,7 +69,6 @@ class Run:
     interrupted: bool = False
     sent: bool = False
     resent: bool = False
-    looked_up: bool = False
     follow: FollowMode = "wait"
     patience: float = 0.0
     polls: int = 0
@@ -128,6 +127,23 @@ def advance(
     return outcome.took is Took.TOOK
 
 
+def file(operation: OperationRecord, seen: NewEvidence, *, contradicts: bool = False) -> Steps[None]:
+    """Keep something seen beside its operation, which stays as it is.
+
+    Raises:
+        LedgerError: nothing was written.
+    """
+    write_id = yield from ask(NewId())
+    entry = File(
+        write_id=write_id,
+        session_id=operation.session_id,
+        operation_id=operation.id,
+        evidence=seen,
+        contradicts=contradicts,
+    )
+    yield from ask(Persist(entry))
+
+
 def lease_lost(operation: OperationRecord) -> LeaseLost:
     """Return the error for a worker whose session another one has taken over."""
     msg = (
@@ -149,6 +165,28 @@ def wait_until(run: Run, moment: float | None) -> Steps[bool]:
         return False
     yield from ask(Sleep(wait))
     return True
+
+
+def next_try(run: Run, asked: float | None, tries: int, now: float) -> Steps[float]:
+    """Return when the tool is asked again at the earliest (UTC epoch seconds), by its policy and what it asked for.
+
+    Args:
+        run: of the operation.
+        asked: seconds that the tool asked to wait, or None.
+        tries: made so far.
+        now: UTC epoch seconds of the last answer.
+    """
+    random = yield from ask(Random())
+    policy = run.tool.contract.retry
+    wait = wait_before_retry(
+        asked,
+        attempt=max(tries, 1),
+        random=random,
+        base=seconds_of(policy.base),
+        factor=policy.factor,
+        cap=seconds_of(policy.cap),
+    )
+    return now + min(wait, LONGEST_WAIT)
 
 
 def credential_of(run: Run) -> Steps[Credential | None]:

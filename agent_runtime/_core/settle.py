@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from agent_runtime._core.run import seconds_of
 from agent_runtime._model import Reason
 from agent_runtime.config import defaults
 
@@ -92,17 +93,12 @@ def _claim_obstacle(operation: OperationRecord, idempotency: Idempotency, now: f
     ttl = idempotency.in_progress_ttl
     if ttl is None:
         return None
-    ttl = _seconds(ttl)
-    if idempotency.max_execution is not None and _seconds(idempotency.max_execution) > ttl:
+    ttl = seconds_of(ttl)
+    if idempotency.max_execution is not None and seconds_of(idempotency.max_execution) > ttl:
         return "the tool's handler may run longer than its claim on the key"
     if operation.first_maybe_at is not None and now - operation.first_maybe_at >= ttl:
         return f"the tool's claim on the key ends after {ttl:.0f} s, so it may have forgotten the first request"
     return None
-
-
-def _seconds(value: object) -> float:
-    assert isinstance(value, float)
-    return value
 
 
 def absence_is_proven(operation: OperationRecord, contract: ToolContract, *, now: float) -> bool:
@@ -123,6 +119,6 @@ def absence_counts_from(operation: OperationRecord, contract: ToolContract) -> f
     """
     lookup = contract.lookup
     assert lookup is not None
-    settle_after = _seconds(lookup.settle_after) if lookup.settle_after is not None else 0.0
+    settle_after = seconds_of(lookup.settle_after) if lookup.settle_after is not None else 0.0
     last = operation.last_deadline if operation.last_deadline is not None else operation.updated_at
     return last + settle_after

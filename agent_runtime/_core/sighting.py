@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.attempt import attempt, send
-from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
-from agent_runtime._core.conclude import error_of, kept_headers
+from agent_runtime._core.backoff import wait_before_retry
+from agent_runtime._core.conclude import answer_evidence, error_of, failure_text
 from agent_runtime._core.effects import Credential, NoCredential, Now, Random, ask
 from agent_runtime._core.handles import written
 from agent_runtime._core.lookup import Seen, Sight, lookup_request, read_lookup
-from agent_runtime._core.run import Run, advance, credential_of, seconds_of, stop_for_auth, wait_until
+from agent_runtime._core.run import Run, advance, credential_of, next_try, stop_for_auth, wait_until
 from agent_runtime._core.settle import absence_counts_from, absence_is_proven, expired
 from agent_runtime._core.urls import same_origin
 from agent_runtime._model import Answer, Change, Effect, NewEvidence, Reason, SendFailure, State
@@ -32,7 +32,6 @@ def look_up(run: Run) -> Steps[bool]:
         return run.problem is None and not run.spent
     asked = yield from ask(Now())
     sight, evidence, interrupted = yield from _see(run, lookup, credential)
-    run.looked_up = True
     if interrupted:
         run.interrupted = True
         return False
@@ -47,26 +46,20 @@ def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[tuple[Si
     result = yield from send(run, request, shown, max(run.deadline - now, 0.001))
     now = yield from ask(Now())
     if isinstance(result, SendFailure):
-        seen = NewEvidence(kind="lookup", detail=f"{result.error}: {result.detail}".rstrip(": "))
+        seen = NewEvidence(kind="lookup", detail=failure_text(result))
         return Sight(seen=Seen.NOTHING), seen, result.interrupted
     if result.status == 401 and not run.refreshed and shown.token_id:
         run.rejected = shown.token_id
     sight = read_lookup(result, lookup, run.tool, now=now, request=run.operation.request)
     if sight.seen is Seen.ABSENT and lookup.confirm is not None:
         return (yield from _see(run, lookup.confirm, credential))
-    return sight, _evidence(result, sight), False
+    return sight, answer_evidence("lookup", result, detail=sight.seen), False
 
 
 def _may_see(run: Run, url: str) -> bool:
     """Credentials never cross an origin, whatever URL a contract names."""
     request = run.operation.request
     return request is not None and same_origin(url, request.url)
-
-
-def _evidence(answer: Answer, sight: Sight) -> NewEvidence:
-    return NewEvidence(
-        kind="lookup", status=answer.status, headers=kept_headers(answer), body=answer.body[:65536], detail=sight.seen
-    )
 
 
 def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credential, asked: float) -> Steps[bool]:
@@ -85,10 +78,12 @@ def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credent
             return (yield from _absent(run, evidence, credential, asked))
         case Seen.RUNNING:
             run.waits += 1
-            change = Change(state=State.UNKNOWN, clear_absent=True, resume_at=(yield from _next_look(run, sight, now)))
+            resume_at = yield from next_try(run, sight.wait, run.waits + run.attempts, now)
+            change = Change(state=State.UNKNOWN, clear_absent=True, resume_at=resume_at)
         case _:
             run.attempts += 1
-            change = Change(state=State.UNKNOWN, resume_at=(yield from _next_look(run, sight, now)))
+            resume_at = yield from next_try(run, sight.wait, run.waits + run.attempts, now)
+            change = Change(state=State.UNKNOWN, resume_at=resume_at)
     yield from advance(run, change, evidence=(evidence,))
     if run.refreshed and evidence.status == 401:
         yield from stop_for_auth(run, NoCredential("required", "the look-up refused a fresh token as well"))
@@ -163,17 +158,3 @@ def _absent(run: Run, evidence: NewEvidence, credential: Credential, asked: floa
     change = Change(state=State.UNKNOWN, mark_absent=counts, resume_at=next_look)
     yield from advance(run, change, evidence=(evidence,))
     return True
-
-
-def _next_look(run: Run, sight: Sight, now: float) -> Steps[float]:
-    random = yield from ask(Random())
-    policy = run.tool.contract.retry
-    wait = wait_before_retry(
-        sight.wait,
-        attempt=max(run.waits + run.attempts, 1),
-        random=random,
-        base=seconds_of(policy.base),
-        factor=policy.factor,
-        cap=seconds_of(policy.cap),
-    )
-    return now + min(wait, LONGEST_WAIT)
