@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -26,7 +26,7 @@ class Request:
         """Return this request with ``extra`` headers; a name that stands already is replaced."""
         names = {name.lower() for name, _ in extra}
         kept = tuple(pair for pair in self.headers if pair[0].lower() not in names)
-        return Request(method=self.method, url=self.url, body=self.body, headers=kept + extra)
+        return replace(self, headers=kept + extra)
 
 
 class BodyState(StrEnum):

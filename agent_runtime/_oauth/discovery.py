@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from agent_runtime._core.job_start import parsed
 from agent_runtime._core.urls import check_url
 from agent_runtime._model import BodyState
 from agent_runtime.errors import ConfigError, TokenRefused, TokenUnavailable
@@ -36,10 +36,7 @@ def read_metadata(answer: Answer, issuer: str) -> str | None:
     if answer.status in {408, 425, 429} or answer.status >= 500 or answer.body_state is not BodyState.WHOLE:
         message = f"the issuer's metadata cannot be had now (HTTP {answer.status})"
         raise TokenUnavailable(message, retry_after=None)
-    try:
-        document = json.loads(answer.body) if answer.status == 200 else None
-    except (ValueError, RecursionError):
-        document = None
+    document = parsed(answer) if answer.status == 200 else None
     if not isinstance(document, dict):
         return None
     if document.get("issuer") != issuer:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime._core.headers import check_headers
+from agent_runtime._core.job_start import json_of
 from agent_runtime._core.retry_after import http_date, retry_after
 from agent_runtime._core.tokens import AccessToken
 from agent_runtime._model import BodyState
@@ -56,7 +56,7 @@ def read_token_reply(
 
     Source: RFC 6749 sections 5.1 and 5.2, RFC 8693 section 2.2.
     """
-    reply = _object(answer)
+    reply = json_of(answer)
     error = reply.get("error")
     code = error if isinstance(error, str) and _ERROR_CODE.fullmatch(error) else None
     # An error's own word goes before the status: some servers say "invalid_client" with 500, some say errors with 200.
@@ -80,7 +80,7 @@ def read_token_reply(
 
 def refresh_token_of(answer: Answer) -> str | None:
     """Return the refresh token of a reply that holds an access token, or None: then the old one goes on."""
-    token = _object(answer).get("refresh_token")
+    token = json_of(answer).get("refresh_token")
     return token if isinstance(token, str) and token else None
 
 
@@ -112,16 +112,6 @@ def _lifetime(expires_in: object) -> float:
     if _SECONDS.fullmatch(text) is None:  # also "inf", "nan", "1e999"
         return defaults.TOKEN_LIFETIME_UNTOLD
     return max(0.0, float(text))
-
-
-def _object(answer: Answer) -> dict[str, Any]:
-    if answer.body_state is not BodyState.WHOLE:
-        return {}
-    try:
-        reply = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
-    return reply if isinstance(reply, dict) else {}
 
 
 def _told(reply: dict[str, Any], name: str) -> str | None:

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, urlencode
 
-from authlib.oauth2.auth import ClientAuth  # type: ignore[import-untyped]
-from authlib.oauth2.rfc7523 import private_key_jwt_sign  # type: ignore[import-untyped]
-from joserfc.jwk import import_key
-
 from agent_runtime._core.urls import check_url
 from agent_runtime._model import Request
 from agent_runtime.config import ClientCredentials
@@ -22,6 +18,8 @@ if TYPE_CHECKING:
 
     from agent_runtime._model import Headers
     from agent_runtime.config.auth import AuthMethod, OAuth, PrivateKey
+
+# Authlib and joserfc are imported where they serve: who asks for no token does not wait for them at start-up.
 
 Form = list[tuple[str, str]]
 
@@ -38,11 +36,6 @@ class SecretRequest(Request):
 
     def __repr__(self) -> str:
         return f"SecretRequest(method={self.method!r}, url={self.url!r})"
-
-    def with_headers(self, extra: Headers) -> Request:
-        """Return this request with ``extra`` headers, still hiding its body."""
-        plain = Request(method=self.method, url=self.url, body=self.body, headers=self.headers).with_headers(extra)
-        return SecretRequest(method=plain.method, url=plain.url, body=plain.body, headers=plain.headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +127,8 @@ def _exchange_form(auth: TokenExchange, subject: str, actor: str | None) -> Form
 
 
 def _assertion(auth: OAuth, token_url: str, *, jti: str, now: float) -> Form:
+    from authlib.oauth2.rfc7523 import private_key_jwt_sign  # type: ignore[import-untyped] # noqa: PLC0415  slow
+
     key = auth.private_key
     assert key is not None
     header: dict[str, Any] = {}
@@ -160,6 +155,8 @@ def _assertion(auth: OAuth, token_url: str, *, jti: str, now: float) -> Form:
 
 
 def _key(key: PrivateKey) -> Any:
+    from joserfc.jwk import import_key  # noqa: PLC0415  slow
+
     if key.key.lstrip().startswith("{"):
         return import_key(json.loads(key.key))
     kind: Any = {"RS": "RSA", "PS": "RSA", "ES": "EC"}.get(key.algorithm[:2], "OKP")
@@ -169,6 +166,8 @@ def _key(key: PrivateKey) -> Any:
 def _signed(
     token_url: str, form: Sequence[tuple[str, str]], client: str, secret: str, method: AuthMethod
 ) -> TokenRequest:
+    from authlib.oauth2.auth import ClientAuth  # type: ignore[import-untyped] # noqa: PLC0415  slow
+
     check_url(token_url)
     body, headers = urlencode(form), {}
     if method == "client_secret_basic":

@@ -36,6 +36,12 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     return value
 
 
+def settle(settings: object, **values: float) -> None:
+    """Set checked values on a frozen object."""
+    for name, value in values.items():
+        object.__setattr__(settings, name, value)
+
+
 def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise `ConfigError` unless ``value`` is one of ``allowed``."""
     if value not in allowed:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from agent_runtime._model.key_formats import Format, check_format
 from agent_runtime.config import defaults
-from agent_runtime.config._checks import Duration, check_settings, count, header_name, seconds
+from agent_runtime.config._checks import Duration, check_settings, count, header_name, seconds, settle
 from agent_runtime.config.jobs import PollPolicy
 from agent_runtime.config.policies import RetryPolicy, Timeouts
 from agent_runtime.errors import ConfigError
@@ -89,11 +89,11 @@ class Idempotency:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        object.__setattr__(self, "lifetime", seconds("lifetime", self.lifetime, zero=False))
+        settle(self, lifetime=seconds("lifetime", self.lifetime, zero=False))
         for name in ("in_progress_ttl", "max_execution"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, seconds(name, value, zero=False))
+                settle(self, **{name: seconds(name, value, zero=False)})
         quotes = 2 if self.carrier.style == "structured" else 0
         check_format(self.format, max_length=self.carrier.max_length - quotes, pattern=self.carrier.pattern)
 
@@ -145,7 +145,7 @@ class HttpLookup:
         if self.absence_is_proof and self.settle_after is None:
             raise ConfigError("absence_is_proof=True needs settle_after=: the seconds that the target may lag behind")
         if self.settle_after is not None:
-            object.__setattr__(self, "settle_after", seconds("settle_after", self.settle_after))
+            settle(self, settle_after=seconds("settle_after", self.settle_after))
         for name in re.findall(r"\{([^}]*)\}", self.url):
             if name not in {"key", "session", "step"} and not name.startswith("args."):
                 msg = f"look-up URL has {{{name}}}; known are {{key}}, {{session}}, {{step}} and {{args.NAME}}"

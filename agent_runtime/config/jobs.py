@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_runtime.config import defaults
-from agent_runtime.config._checks import Duration, check_settings, seconds
+from agent_runtime.config._checks import Duration, check_settings, seconds, settle
 from agent_runtime.errors import ConfigError
 
 JobStatus = Literal["running", "succeeded", "completed_with_errors", "failed", "cancelled"]
@@ -128,15 +128,14 @@ class PollPolicy:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        checked = {
-            "first": seconds("first", self.first),
-            "factor": seconds("factor", self.factor, least=1.0),
-            "cap": seconds("cap", self.cap, zero=False),
-            "bound": seconds("bound", self.bound, zero=False),
-            "not_found_grace": seconds("not_found_grace", self.not_found_grace),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        settle(
+            self,
+            first=seconds("first", self.first),
+            factor=seconds("factor", self.factor, least=1.0),
+            cap=seconds("cap", self.cap, zero=False),
+            bound=seconds("bound", self.bound, zero=False),
+            not_found_grace=seconds("not_found_grace", self.not_found_grace),
+        )
         for origin in self.origins:
             if not origin.startswith(("https://", "http://")):
                 msg = f"origins must be like https://host, not {origin!r}"

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_runtime.config import defaults
-from agent_runtime.config._checks import Duration, check_settings, count, seconds
-
-
-def _settle(policy: object, **values: float) -> None:
-    for name, value in values.items():
-        object.__setattr__(policy, name, value)
+from agent_runtime.config._checks import Duration, check_settings, count, seconds, settle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +26,14 @@ class Timeouts:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        _settle(
+        settle(
             self,
             connect=seconds("connect", self.connect, zero=False),
             read=seconds("read", self.read, zero=False),
             step=seconds("step", self.step, zero=False),
         )
         if self.attempt is not None:
-            _settle(self, attempt=seconds("attempt", self.attempt, zero=False))
+            settle(self, attempt=seconds("attempt", self.attempt, zero=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +55,7 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         check_settings(self)
         count("attempts", self.attempts)
-        _settle(
+        settle(
             self,
             base=seconds("base", self.base),
             factor=seconds("factor", self.factor, least=1.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 import warnings
@@ -281,8 +280,9 @@ def tool(
         if not inspect.isroutine(fn):
             msg = f"@tool makes a tool of a function, not of {shown(fn)}; a name goes into @tool(name=...)"
             raise ConfigError(msg)
-        plain = _function_tool(fn, name, contract, description, sensitive=sensitive, principal=principal)
-        return dataclasses.replace(plain, single_request=single_request)
+        return _function_tool(
+            fn, name, contract, description, sensitive=sensitive, principal=principal, single_request=single_request
+        )
 
     return wrap if function is None else wrap(function)
 
@@ -295,6 +295,7 @@ def _function_tool(
     *,
     sensitive: bool,
     principal: str | None,
+    single_request: bool,
 ) -> FunctionTool:
     tool_name = name if name is not None else getattr(fn, "__name__", "")
     settings = {"contract": contract, "description": description, "sensitive": sensitive, "principal": principal}
@@ -325,6 +326,7 @@ def _function_tool(
         function=fn,
         is_async=inspect.iscoroutinefunction(fn),
         key_parameter=key_parameter,
+        single_request=single_request,
         principal=principal,
     )
 

@@ -101,10 +101,10 @@ class WebhookApp:
             return 503, "not kept, send it again"
 
     async def _kept(self, event: CallbackEvent) -> str:
-        said = self._runtime.receive if inspect.iscoroutinefunction(self._runtime.receive) else None
-        if said is not None:
-            return str(await said(event))
-        return str(await asyncio.to_thread(self._runtime.receive, event))
+        receive = self._runtime.receive
+        if inspect.iscoroutinefunction(receive):
+            return str(await receive(event))
+        return str(await asyncio.to_thread(receive, event))
 
     def _event(self, headers: Mapping[str, str], body: bytes) -> CallbackEvent | None:
         now = self._runtime.ledger.now()

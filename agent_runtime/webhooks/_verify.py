@@ -63,14 +63,19 @@ class StandardWebhook:
             raise CallbackRefused("the callback has no webhook-id, webhook-timestamp and webhook-signature; not taken")
         if abs(now - int(stamp)) > self.tolerance:
             raise CallbackRefused("the callback's timestamp is too old or too new; not taken")
-        signed = b".".join((event_id.encode(), stamp.encode(), body))
-        if not any(_matches(secret, signed, given) for secret in (self.secret, *self.older_secrets)):
+        secrets = (self.secret, *self.older_secrets)
+        if not any(_matches(_mac(secret, event_id, stamp, body), given) for secret in secrets):
             raise CallbackRefused("no signature of the callback matches; not taken")
         return event_id
 
 
-def _matches(secret: str, signed: bytes, given: str) -> bool:
-    expected = base64.b64encode(hmac.digest(secret_bytes(secret), signed, hashlib.sha256))
+def _mac(secret: str, event_id: str, stamp: str, body: bytes) -> bytes:
+    """Return the signature over the id, the timestamp as it was written, and the body."""
+    signed = b".".join((event_id.encode(), stamp.encode(), body))
+    return base64.b64encode(hmac.digest(secret_bytes(secret), signed, hashlib.sha256))
+
+
+def _matches(expected: bytes, given: str) -> bool:
     found = False
     for one in given.split(" "):
         version, _, signature = one.partition(",")
@@ -93,5 +98,4 @@ def secret_bytes(secret: str) -> bytes:
 
 def sign(secret: str, *, event_id: str, timestamp: int, body: bytes) -> str:
     """Return the ``webhook-signature`` of a body, for tests and for senders in Python."""
-    signed = b".".join((event_id.encode(), str(timestamp).encode(), body))
-    return "v1," + base64.b64encode(hmac.digest(secret_bytes(secret), signed, hashlib.sha256)).decode()
+    return "v1," + _mac(secret, event_id, str(timestamp), body).decode()

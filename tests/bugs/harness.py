@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 from sqlalchemy import create_engine, inspect, text
@@ -268,7 +267,7 @@ def dump(url: str, tmp_path: Path) -> bytes:
     ]
     if url.startswith("sqlite"):
         copy = tmp_path / "copy.db"
-        with closing(sqlite3.connect(urlsplit(url).path[1:] if url.startswith("sqlite:////") else _file(url))) as conn:
+        with closing(sqlite3.connect(_file(url))) as conn:
             conn.execute("VACUUM INTO ?", (str(copy),))
         parts += [copy.read_bytes()]
         parts += [one.read_bytes() for one in tmp_path.glob("agent.db*") if one.suffix != ".lock"]

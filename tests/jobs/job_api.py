@@ -84,7 +84,6 @@ class JobApi:
         self.pages: dict[str, Any] = {}
         self.seen: list[tuple[httpx.Request, float]] = []
         self._kept: dict[str, httpx.Response] = {}
-        self._numbers = itertools.count(1)
         self.by_path: defaultdict[str, int] = defaultdict(int)
 
     def script(self, *polls: Any) -> None:

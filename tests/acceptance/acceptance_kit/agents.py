@@ -35,16 +35,14 @@ LEGACY_DEBIT = ("legacy_debit", {"account": "acct-7", "amount": 250})
 # Plain HTTP: to load certificates would be most of what an agent does in its short life.
 PLAIN = {"verify": False, "trust_env": False}
 
-BEFORE_WRITE = {"before_reserve": Reserve, "answered": Advance}
-AFTER_WRITE = {"ready": Reserve, "in_flight": Advance, "recorded": Advance}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Halt:
     """Where the agent stops, says so, and waits to be told to go on.
 
     Attributes:
-        boundary: one of `BEFORE_WRITE` and `AFTER_WRITE`.
+        boundary: ``before_reserve`` or ``answered``, before that is written; ``ready``, ``in_flight`` or ``recorded``,
+            after it.
         label: the step it concerns.
         is_stuck: do not block the caller, but let it wait for a write whose answer never comes.
     """

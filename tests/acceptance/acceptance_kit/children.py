@@ -135,8 +135,6 @@ class Agent:
 
     def close(self) -> None:
         """End the process, whatever it does, and free what belongs to it."""
-        if self._process.is_alive():
-            self.signal(signal.SIGKILL)
-        self._process.join(ENDS_WITHIN)
+        self.kill_if_running()
         self._process.close()
         self._line.close()
