@@ -53,11 +53,12 @@ class NewSession:
 
 def start_session(conn: Connection, store: Store, new: NewSession, by: Claimant) -> Claim:
     """Make a session and take its lease, or say that the alias stands."""
-    if _make(conn, store, new):
-        return _take(conn, store, new.id, new.tenant, by, created=True)
+    made = _make(conn, store, new)
+    if made is not None:
+        return _claim_row(conn, store, made, by, created=True)
     row = find_session(conn, name=new.id, tenant=new.tenant, lock=store.row_locks)
     if row is not None and row["owner_token"] == by.owner.token:  # made by a commit whose answer was lost
-        return _take(conn, store, new.id, new.tenant, by, created=True)
+        return _claim_row(conn, store, row, by, created=True)
     stands = row or (find_session(conn, name=new.alias, tenant=new.tenant) if new.alias is not None else None)
     record = None if stands is None else session_record(stands)
     return Claim(status="exists", now=read_clock(conn, store), session=record)
@@ -66,9 +67,12 @@ def start_session(conn: Connection, store: Store, new: NewSession, by: Claimant)
 def open_session(conn: Connection, store: Store, new: NewSession, by: Claimant) -> Claim:
     """Make the session of an alias, or claim it."""
     assert new.alias is not None
-    if find_session(conn, name=new.alias, tenant=new.tenant) is None and _make(conn, store, new):
-        return _take(conn, store, new.id, new.tenant, by, created=True)
     row = find_session(conn, name=new.alias, tenant=new.tenant, lock=store.row_locks)
+    if row is None:
+        made = _make(conn, store, new)
+        if made is not None:
+            return _claim_row(conn, store, made, by, created=True)
+        row = find_session(conn, name=new.alias, tenant=new.tenant, lock=store.row_locks)
     if row is None:
         return Claim(status="missing", now=read_clock(conn, store))
     if new.input_digest is not None and row["input_digest"] != new.input_digest:
@@ -84,7 +88,7 @@ def claim_session(conn: Connection, store: Store, *, name: str, tenant: str, by:
     return _claim_row(conn, store, row, by)
 
 
-def _make(conn: Connection, store: Store, new: NewSession) -> bool:
+def _make(conn: Connection, store: Store, new: NewSession) -> RowMapping | None:
     now = begin_write(conn, store)
     row = {
         "id": new.id,
@@ -97,14 +101,8 @@ def _make(conn: Connection, store: Store, new: NewSession) -> bool:
         "created_at": now,
     }
     # Without a target: whichever constraint stands in the way.
-    statement = insert(conn.dialect.name, t.sessions).values(row).on_conflict_do_nothing().returning(t.sessions.c.id)
-    return conn.execute(statement).first() is not None
-
-
-def _take(conn: Connection, store: Store, ident: str, tenant: str, by: Claimant, *, created: bool) -> Claim:
-    row = find_session(conn, name=ident, tenant=tenant, lock=store.row_locks)
-    assert row is not None
-    return _claim_row(conn, store, row, by, created=created)
+    statement = insert(conn.dialect.name, t.sessions).values(row).on_conflict_do_nothing().returning(t.sessions)
+    return conn.execute(statement).mappings().first()
 
 
 def _claim_row(conn: Connection, store: Store, row: RowMapping, by: Claimant, *, created: bool = False) -> Claim:
