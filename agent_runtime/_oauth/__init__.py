@@ -7,13 +7,7 @@ headers and the whole error body of the authorisation server are seen.
 from agent_runtime._core.tokens import AccessToken
 from agent_runtime._oauth.discovery import metadata_urls, read_metadata
 from agent_runtime._oauth.replies import read_token_reply, refresh_token_of
-from agent_runtime._oauth.requests import (
-    Grant,
-    SecretRequest,
-    TokenRequest,
-    client_credentials_request,
-    token_request,
-)
+from agent_runtime._oauth.requests import Grant, SecretRequest, TokenRequest, token_request
 from agent_runtime._oauth.seal import HOW, Seal, SealBroken, TokenKey, seal_of
 
 __all__ = [
@@ -25,7 +19,6 @@ __all__ = [
     "SecretRequest",
     "TokenKey",
     "TokenRequest",
-    "client_credentials_request",
     "metadata_urls",
     "read_metadata",
     "read_token_reply",

@@ -179,39 +179,3 @@ def _signed(
         request=SecretRequest(method="POST", url=token_url, body=body.encode("ascii"), headers=_PLAIN),
         headers=tuple(headers.items()),
     )
-
-
-def client_credentials_request(
-    token_url: str,
-    client_id: str,
-    client_secret: str,
-    *,
-    scope: str | None = None,
-    audience: str | None = None,
-    auth_method: AuthMethod = "client_secret_basic",
-) -> TokenRequest:
-    """Return the token request of the client credentials grant.
-
-    Args:
-        token_url: the token endpoint.
-        client_id: the client's id.
-        client_secret: its secret.
-        scope: scopes, parted by blanks.
-        audience: whom the token is for, for servers that want to be told.
-        auth_method: ``client_secret_basic`` sends id and secret in a header, each form-encoded from UTF-8 first (many
-            libraries leave that out, and fail for secrets with ``%``, ``+``, ``:`` or ``€``);
-            ``client_secret_post`` sends them in the body.
-
-    Raises:
-        ConfigError: a URL that cannot be sent, no id or secret, an unknown method. No text holds the secret.
-
-    Source: RFC 6749 sections 2.3.1 and 4.4.2.
-    """
-    check_url(token_url)
-    if not client_id or not client_secret:
-        raise ConfigError("the client credentials grant needs a client id and a client secret")
-    if auth_method not in {"client_secret_basic", "client_secret_post"}:
-        raise ConfigError("auth_method is client_secret_basic or client_secret_post")
-    form = [("grant_type", "client_credentials")]
-    form += [(name, text) for name, text in (("scope", scope), ("audience", audience)) if text]
-    return _signed(token_url, form, client_id, client_secret, auth_method)

@@ -6,8 +6,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from agent_runtime import ClientCredentials
 from agent_runtime._model import Answer, BodyState
-from agent_runtime._oauth import AccessToken, client_credentials_request, read_token_reply
+from agent_runtime._oauth import AccessToken, Grant, read_token_reply, token_request
 from agent_runtime.errors import AuthorisationRequired, ConfigError, TokenRefused, TokenUnavailable
 
 URL = "https://as.test/token"
@@ -23,9 +24,14 @@ def token(**members):
     return read_token_reply(reply({"access_token": "CANARY", "token_type": "Bearer"} | members), sent_at=1000.0)
 
 
+def made_for(secret=SECRET, *, scopes=(), audiences=(), **settings):
+    auth = ClientCredentials(**{"token_url": URL, "client_id": "client", "client_secret": secret} | settings)
+    return token_request(Grant(auth=auth, scopes=scopes, audiences=audiences), URL, jti="j", now=0.0)
+
+
 def test_O10_basic_is_form_encoded_utf8():
     """Id and secret are form-encoded from UTF-8 before base64, so that no character breaks or misleads."""
-    made = client_credentials_request(URL, "cli:ent", SECRET, scope="a b", audience="https://api.test")
+    made = made_for(client_id="cli:ent", scopes=("a", "b"), audiences=("https://api.test",))
     assert made.request.method == "POST"
     assert dict(parse_qsl(made.request.body.decode())) == {
         "grant_type": "client_credentials",
@@ -38,7 +44,7 @@ def test_O10_basic_is_form_encoded_utf8():
 
 def test_the_post_method_puts_the_secret_into_the_body():
     """With client_secret_post id and secret are members of the form, and there is no secret header."""
-    made = client_credentials_request(URL, "client", SECRET, auth_method="client_secret_post")
+    made = made_for(auth_method="client_secret_post")
     assert dict(parse_qsl(made.request.body.decode())) == {
         "grant_type": "client_credentials",
         "client_id": "client",
@@ -50,7 +56,7 @@ def test_the_post_method_puts_the_secret_into_the_body():
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 def test_A40_no_repr_shows_a_secret(method):
     """Neither the token request, nor its copy with headers, nor a token shows its secret."""
-    made = client_credentials_request(URL, "client", "CANARY", auth_method=method)
+    made = made_for("CANARY", auth_method=method)
     encoded = base64.b64encode(b"client:CANARY").decode()
     copy = made.request.with_headers((("X", "1"),))
     assert copy.body == made.request.body
@@ -59,21 +65,19 @@ def test_A40_no_repr_shows_a_secret(method):
     assert encoded not in shown
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("as.test", "c", "CANARY"), (URL, "", "CANARY"), (URL, "c", ""), ("https://u:CANARY@as.test/", "c", "s")],
-)
-def test_settings_that_cannot_work_are_refused(arguments):
-    """A bad URL, no id or no secret are refused without showing the secret."""
+@pytest.mark.parametrize("url", ["as.test", "https://u:CANARY@as.test/", "https://as.test/a b"])
+def test_an_endpoint_that_cannot_be_asked_is_refused(url):
+    """A URL that cannot be sent as it stands makes no request, and the refusal does not show it."""
+    auth = ClientCredentials(token_url=URL, client_id="c", client_secret="s")
     with pytest.raises(ConfigError) as caught:
-        client_credentials_request(*arguments)
-    assert "CANARY" not in str(caught.value)
+        token_request(Grant(auth=auth), url, jti="j", now=0.0)
+    assert url not in str(caught.value)
 
 
 def test_an_unknown_method_is_refused():
-    """Only the two methods are known."""
-    with pytest.raises(ConfigError, match="client_secret_post"):
-        client_credentials_request(URL, "c", "s", auth_method="none")
+    """A client proves itself in the ways that are known."""
+    with pytest.raises(ConfigError, match="auth_method"):
+        made_for(auth_method="secret_knock")
 
 
 @pytest.mark.parametrize(
