@@ -121,10 +121,13 @@ class NoCredential:
 class Acquire(Effect[Credential | NoCredential]):
     """Get a fresh credential for a tool.
 
-    ``rejected`` is the token id that the tool has just refused; ``subject`` is on whose behalf the session calls.
+    ``principal`` is the identity that the operation is recorded for: where the settings have another one, that one
+    comes back without a token, and none is asked for. ``rejected`` is the token id that the tool has just refused;
+    ``subject`` is on whose behalf the session calls.
     """
 
     tool: HttpTool | FunctionTool
+    principal: str
     rejected: str | None = None
     subject: Subject | None = None
 

@@ -191,7 +191,7 @@ def next_try(run: Run, asked: float | None, tries: int, now: float) -> Steps[flo
 
 def credential_of(run: Run) -> Steps[Credential | None]:
     """Get a fresh credential; None = a wait was written because it may pass, or `Run.problem` says who is wanted."""
-    got = yield from ask(Acquire(run.tool, rejected=run.rejected, subject=run.subject))
+    got = yield from ask(Acquire(run.tool, run.operation.principal, rejected=run.rejected, subject=run.subject))
     if isinstance(got, NoCredential):
         if got.kind == "unavailable":
             run.attempts += 1

@@ -430,32 +430,48 @@ def test_credentials_never_cross_an_origin(api: Api, site: Site, place: str) -> 
     assert ("Authorization" in site.calls[1].headers) is place.startswith("/")
 
 
-@pytest.mark.parametrize("change", ["client", "account", "subject"])
-def test_another_identity_resends_nothing(api: Api, site: Site, change: str) -> None:
-    """A step that may have been applied is not sent again under another client, account or subject."""
+ANOTHER = {
+    # before, after, and what each session is opened with
+    "client": (CREDENTIALS, ClientCredentials(**CLIENT | {"client_id": "other"}), {}),
+    "account": (rotating(), rotating(account="bob@crm", refresh_token="refresh-canary-bob"), {}),
+    "static account": (StaticToken(token="t", principal="acct-1"), StaticToken(token="u", principal="acct-2"), {}),
+    "subject": (
+        TokenExchange(**CLIENT),
+        TokenExchange(**CLIENT, subject=StaticToken(token="u", principal="bob")),
+        {"actor": "alice", "subject_token": "subject-canary-1"},
+    ),
+    "function": (
+        TokenCallable(function=lambda: "t", principal="acct-1"),
+        TokenCallable(function=lambda: pytest.fail("asked"), principal="acct-2"),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("parked", [False, True], ids=["unknown", "ready"])
+@pytest.mark.parametrize(("before", "after", "named"), ANOTHER.values(), ids=ANOTHER)
+def test_another_identity_sends_nothing_and_asks_for_no_token(
+    api: Api, site: Site, before: Any, after: Any, named: dict[str, str], parked: bool
+) -> None:
+    """A step that is recorded for one client, account or subject is refused to another before a token is asked for."""
 
     def lose(request: httpx.Request, at: Site) -> httpx.Response:
         raise httpx.ReadTimeout("lost", request=request)
 
-    site.on_tool = [lose] * 9
-    exchange = TokenExchange(**CLIENT)
-    before = {"client": CREDENTIALS, "account": StaticToken(token="t", principal="acct-1"), "subject": exchange}[change]
+    site.on_tool = [httpx.Response(429, headers={"Retry-After": "900"})] if parked else [lose] * 9
     site.issued["t"] = site.issued["u"] = (float("inf"), {})
-    after = {
-        "client": ClientCredentials(**CLIENT | {"client_id": "other"}),
-        "account": StaticToken(token="u", principal="acct-2"),
-        "subject": TokenExchange(**CLIENT, subject=StaticToken(token="u", principal="bob")),
-    }[change]
-    named = {"actor": "alice", "subject_token": "subject-canary-1"} if change == "subject" else {}
     first = api.open(tool(auth=before), **named)
-    assert api.do(first.try_call, "pay", {"n": 1}).state == "unknown"
+    state = "ready" if parked else "unknown"
+    assert api.do(first.try_call, "pay", {"n": 1}).state == state
     api.do(first.close)
     site.on_tool = []
-    sent = len(site.calls)
-    resumed = api.do(api.runtime(tool(auth=after)).resume, first.id)
+    site.clock.advance(1000)
+    sent = (len(site.calls), len(site.token_requests))
+    resumed = api.do(api.runtime(tool(auth=after)).resume, first.id, **{k: v for k, v in named.items() if k != "actor"})
     outcome = api.do(resumed.try_call, "pay", {"n": 1})
-    assert outcome.state == "unknown"
-    assert len(site.calls) == sent
+    assert outcome.state == state
+    assert "bring the recorded identity" in outcome.error["detail"]
+    assert (len(site.calls), len(site.token_requests)) == sent
 
 
 def test_a_session_is_not_lent_to_another_actor(api: Api) -> None:

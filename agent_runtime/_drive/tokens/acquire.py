@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime._core.effects import Boottime, NoCredential, Obtain, Share, ask
+from agent_runtime._core.effects import Boottime, Credential, NoCredential, Obtain, Share, ask
 from agent_runtime._core.tokens import seed_digest
 from agent_runtime._drive.tokens.fetch import fetch
 from agent_runtime._drive.tokens.identity import advice, auth_of, bearer, principal_of, ready_made
@@ -16,7 +16,7 @@ from agent_runtime.config.auth import OAuth, OnBehalfOf, RefreshToken, StaticTok
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from agent_runtime._core.effects import Acquire, Credential, Steps
+    from agent_runtime._core.effects import Acquire, Steps
     from agent_runtime._core.tokens import AccessToken, Subject
     from agent_runtime._drive.tokens.store import TokenStore
     from agent_runtime.config import Auth, HttpTool
@@ -35,6 +35,8 @@ def acquire(store: TokenStore, effect: Acquire, default: Auth | None) -> Steps[C
     auth = auth_of(effect.tool, default)
     subject = effect.subject
     principal = principal_of(effect.tool, default, subject.name if subject is not None else None)
+    if principal != effect.principal:
+        return Credential(principal=principal)  # the protocol refuses it
     made = ready_made(auth, principal)
     if made is not None:
         return made
