@@ -34,8 +34,15 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenHold:
-    """What became of the wish to refresh: ``took`` says whether it is this holder's turn; ``now``: database's clock."""
+    """What became of the wish to refresh.
+
+    Attributes:
+        took: it is this holder's turn.
+        record: the row as it stands then; None where the token from outside belongs to another row, and nothing was
+            taken or made.
+        now: by the database's clock (UTC epoch seconds).
+    """
 
     took: bool
-    record: TokenRecord
+    record: TokenRecord | None
     now: float

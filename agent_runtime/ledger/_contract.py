@@ -156,7 +156,9 @@ class Ledger(Protocol):
         """Read the row of a rotating refresh token."""
         ...
 
-    def hold_token(self, ident: str, *, name: str, holder: str, seconds: float) -> Future[TokenHold]:
+    def hold_token(
+        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None
+    ) -> Future[TokenHold]:
         """Take a token's row for a refresh of so many seconds, making it if need be; read what stands then."""
         ...
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """All migrations of this release, oldest first; the last one is what this release needs."""
 
 HEAD = REVISIONS[-1]
@@ -251,6 +251,14 @@ tokens = Table(
     Column("doubts", BigInteger, nullable=False),
     Column("problem", Text),
     Column("updated_at", Double, nullable=False),
+)
+
+# Digests of the refresh tokens that came from outside, and the one row of tokens that each belongs to.
+token_seeds = Table(
+    f"{PREFIX}token_seeds",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("token_id", Text, nullable=False),
 )
 
 meta = Table(

@@ -40,12 +40,17 @@ class TokenRows:
         """Read the row of a rotating refresh token."""
         return self._submit(lambda conn: read_token(conn, ident), write=False)
 
-    def hold_token(self, ident: str, *, name: str, holder: str, seconds: float) -> Future[TokenHold]:
-        """Take a token's row for a refresh of so many seconds, making it if need be; read what stands then."""
+    def hold_token(
+        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None
+    ) -> Future[TokenHold]:
+        """Take a token's row for a refresh of so many seconds, making it if need be; read what stands then.
+
+        ``seed`` is the digest of the refresh token from outside: it belongs to the row that it was brought for first.
+        """
         store = self._runner.store
 
         def work(conn: Connection) -> TokenHold:
-            return _hold(conn, store, ident=ident, name=name, holder=holder, seconds=seconds)
+            return _hold(conn, store, ident=ident, name=name, holder=holder, seconds=seconds, seed=seed)
 
         return self._submit(work, write=True)
 
@@ -77,12 +82,16 @@ def read_token(conn: Connection, ident: str) -> TokenRecord | None:
     return None if row is None else _record(row)
 
 
-def _hold(conn: Connection, store: Store, *, ident: str, name: str, holder: str, seconds: float) -> TokenHold:
+def _hold(
+    conn: Connection, store: Store, *, ident: str, name: str, holder: str, seconds: float, seed: str | None
+) -> TokenHold:
     """Take an account's row for a refresh, making it if it is not there; read what stands once it is taken.
 
     The row of a holder whose time is over is taken too, and that is counted as a doubt.
     """
     now = begin_write(conn, store)
+    if seed is not None and not _belongs(conn, seed, ident):
+        return TokenHold(took=False, record=None, now=now)
     fresh = {"id": ident, "name": name, "version": 0, "seeds": b"[]", "doubts": 0, "updated_at": now}
     conn.execute(insert(conn.dialect.name, t.tokens).values(fresh).on_conflict_do_nothing())
     row = _locked(conn, store, ident)
@@ -93,6 +102,17 @@ def _hold(conn: Connection, store: Store, *, ident: str, name: str, holder: str,
         return TokenHold(took=False, record=_record(row), now=now)
     values = {"holder": holder, "held_until": now + seconds, "doubts": row["doubts"] + (held is not None)}
     return TokenHold(took=True, record=_changed(conn, ident, values), now=now)
+
+
+def _belongs(conn: Connection, seed: str, ident: str) -> bool:
+    """Give a token from outside to a row, once and for all; False = it belongs to another one.
+
+    Of two rows that want it at once, the second insert waits for the first one's commit.
+    """
+    row = {"digest": seed, "token_id": ident}
+    conn.execute(insert(conn.dialect.name, t.token_seeds).values(row).on_conflict_do_nothing())
+    owner = conn.execute(select(t.token_seeds.c.token_id).where(t.token_seeds.c.digest == seed)).scalar_one()
+    return bool(owner == ident)
 
 
 def _keep(

@@ -175,8 +175,10 @@ def _in_turn(turn: _Turn, url: str) -> Steps[AccessToken | NoCredential | None]:
     began = yield from ask(Boottime())
     name = turn.auth.principal
     hold = yield from ask(
-        Job(lambda ledger: ledger.hold_token(turn.row, name=name, holder=turn.holder, seconds=HELD_FOR))
+        Job(lambda ledger: ledger.hold_token(turn.row, name=name, holder=turn.holder, seconds=HELD_FOR, seed=turn.seed))
     )
+    if hold.record is None:
+        return _of_another_account(turn)
     if not hold.took:
         yield from _pause(turn, HELD_FOR)
         return None
@@ -271,6 +273,17 @@ def _kept(access: KeptAccess) -> Steps[AccessToken]:
 def _stopped(turn: _Turn, why: str) -> NoCredential:
     code = "refresh_in_doubt" if why == IN_DOUBT else "invalid_grant"
     return NoCredential("required", f"{why}: {advice(turn.auth, None)}", error=code)
+
+
+def _of_another_account(turn: _Turn) -> NoCredential:
+    """Say what is wrong without naming the other account: it may be another tenant's."""
+    message = (
+        f"the refresh token in the settings of account {turn.auth.account!r} was brought to this ledger before, under "
+        "another account name, client, tenant or spelling of the server. Refreshed from two places it would be used "
+        "twice, and the server could revoke the grant; so nothing was sent or stored. Set the account up in one way, "
+        "or authorise it anew and bring the refresh token that comes of it"
+    )
+    return NoCredential("refused", message, error="refresh_token_of_another_account")
 
 
 def _sealed_otherwise(turn: _Turn) -> NoCredential:

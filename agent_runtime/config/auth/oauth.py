@@ -100,8 +100,8 @@ class _Client(Secretive):
 
     @property
     def server(self) -> str:
-        """The issuer where it is known, else the token endpoint."""
-        return self.issuer or self.token_url or ""
+        """The issuer where it is known, else the token endpoint; host in lower case, without the scheme's own port."""
+        return _spelled(self.issuer or self.token_url or "")
 
     @property
     def principal(self) -> str:
@@ -116,14 +116,35 @@ def texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def _spelled(url: str) -> str:
+    """Return a URL in the one spelling that names a server: two spellings must not be two identities."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    port = "" if parts.port in {None, _PORTS[parts.scheme]} else f":{parts.port}"
+    return f"{parts.scheme}://{name}{port}{url[len(parts.scheme) + 3 + len(parts.netloc) :]}"
+
+
 def _check_server(name: str, token_url: str | None, issuer: str | None) -> None:
     if token_url is None and issuer is None:
         msg = f"{name} needs token_url= or issuer="
         raise ConfigError(msg)
     for what, url in (("token_url", token_url), ("issuer", issuer)):
-        if url is not None and (not url.startswith(("https://", "http://")) or "@" in urlsplit(url).netloc):
+        if url is not None and not _names_a_server(url):
             msg = f"{name}({what}=) must be an absolute URL without user name and password"
             raise ConfigError(msg)
+
+
+def _names_a_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # brackets that do not match, a port out of range
+        return False
+    return whole and url.startswith(("https://", "http://")) and "@" not in parts.netloc
 
 
 def _check_client(client: _Client) -> None:
