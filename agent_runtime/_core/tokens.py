@@ -1,4 +1,4 @@
-"""Decisions about tokens: how long one may be sent, whose turn a refresh is, what a lost answer means for it."""
+"""Decisions about tokens: how long one may be sent, whose turn it is to ask, what a refresh's lost answer means."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIRST_LOOK: Final = 0.02
 LAST_LOOK: Final = 0.5
-"""Seconds between two looks at a refresh that another worker has under way: a refresh takes a moment, or never ends."""
+"""Seconds between two looks at a request that another worker has under way: it takes a moment, or never ends."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,12 +100,12 @@ class KeptTokens:
     """What a token row seals.
 
     Attributes:
-        refresh: the refresh token to be sent next.
+        refresh: the refresh token to be sent next; None in a row that only shares an access token.
         access: access tokens by what they were asked for.
         before: the chain that ``refresh`` is to replace, until the server has taken ``refresh`` once.
     """
 
-    refresh: str = field(repr=False)
+    refresh: str | None = field(default=None, repr=False)
     access: Mapping[str, KeptAccess] = field(default_factory=dict)
     before: str | None = field(default=None, repr=False)
 
@@ -119,16 +119,16 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Another worker refreshes, and has at most so many seconds more."""
+    """Another worker asks for a token, and has at most so many seconds more."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """It is time to refresh; ``begins``: with a token from outside that the row has never seen."""
+    """It is time to ask for a token; ``begins``: by a refresh token from outside that the row has never seen."""
 
-    begins: bool
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,9 @@ class Stop:
     """No refresh helps; a person has to authorise anew."""
 
     why: str
+
+
+Move = Use | Wait | Refresh | Stop
 
 
 IN_DOUBT: Final = (
@@ -154,7 +157,7 @@ def judge(
     rejected: str | None,
     grace: bool,
     holder: str,
-) -> Use | Wait | Refresh | Stop:
+) -> Move:
     """Return what is to be done about an account whose refresh tokens rotate.
 
     Args:
@@ -170,13 +173,13 @@ def judge(
     if record is None:
         return Refresh(begins=True)
     begins = seed not in record.seeds or kept is None
-    access = None if kept is None or begins else kept.access.get(wanted)
-    if access is not None and _good(access, now) and token_id(access.value) != rejected:
+    access = None if begins else _usable(kept, wanted, rejected, now)
+    if access is not None:
         return Use(access)
     held_by_other = record.holder not in {None, holder}
-    until = record.held_until if record.held_until is not None else now
-    if held_by_other and until > now:
-        return Wait(until - now)
+    left = _left(record, now)
+    if held_by_other and left > 0:
+        return Wait(left)
     if begins:
         return Refresh(begins=True)
     if record.problem is not None:
@@ -186,6 +189,36 @@ def judge(
     if doubts > (1 if grace else 0):
         return Stop(IN_DOUBT)
     return Refresh(begins=False)
+
+
+def judge_shared(
+    record: TokenRecord | None,
+    kept: KeptTokens | None,
+    *,
+    now: float,
+    wanted: str,
+    rejected: str | None,
+    holder: str,
+) -> Move:
+    """Return what is to be done about an access token that can be asked for twice: there is no doubt, and no end.
+
+    The arguments are those of `judge`.
+    """
+    access = _usable(kept, wanted, rejected, now)
+    if access is not None:
+        return Use(access)
+    left = 0.0 if record is None or record.holder in {None, holder} else _left(record, now)
+    return Wait(left) if left > 0 else Refresh()
+
+
+def _usable(kept: KeptTokens | None, wanted: str, rejected: str | None, now: float) -> KeptAccess | None:
+    access = None if kept is None else kept.access.get(wanted)
+    return access if access is not None and _good(access, now) and token_id(access.value) != rejected else None
+
+
+def _left(record: TokenRecord, now: float) -> float:
+    """Return the seconds that a row is still held."""
+    return 0.0 if record.held_until is None else record.held_until - now
 
 
 def _good(access: KeptAccess, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""The row in which a rotating refresh token stands; what is secret in it is sealed before it comes here."""
+"""The rows in which tokens stand; what is secret in them is sealed before it comes here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecord:
-    """One account's rotating refresh token as the ledger has it.
+    """One account's rotating refresh token, or an access token that processes share, as the ledger has it.
 
     Attributes:
-        id: digest of issuer, client, account and tenant.
+        id: digest of issuer, client, account and tenant, or of tenant and everything that an access token is asked for.
         name: the principal, for people who look at the table.
         version: grows with each token that is kept.
         sealed: the tokens, encrypted; None before the first.
         seeds: digests of the refresh tokens that were brought from outside, oldest first.
-        holder: whose refresh is under way, or None.
-        held_until: when that refresh must have ended, by the database's clock (UTC epoch seconds).
+        holder: whose token request is under way, or None.
+        held_until: when that request's turn is over, by the database's clock (UTC epoch seconds).
         doubts: refreshes of this token whose end nobody knows.
         problem: why the token is of no use any more, or None.
     """
@@ -34,7 +34,7 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenHold:
-    """What became of the wish to refresh.
+    """What became of the wish to ask for a token.
 
     Attributes:
         took: it is this holder's turn.

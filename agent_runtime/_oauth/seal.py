@@ -1,4 +1,4 @@
-"""How refresh tokens are kept: Fernet, under a key that the user brings and the ledger never sees."""
+"""How tokens are kept: Fernet, under a key that the user brings and the ledger never sees."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Seal:
 
 
 def seal_of(token_key: TokenKey | None, environment: Mapping[str, str] = os.environ) -> Seal | None:
-    """Return what seals refresh tokens, or None where no key was given.
+    """Return what seals tokens, or None where no key was given.
 
     Args:
         token_key: a Fernet key, or the path of a file that holds one. Several, separated by commas or lines: the first

@@ -41,7 +41,7 @@ class Runtime(RuntimeJobs, RuntimeBase):
         tenant: whose data; sessions of other tenants are not seen.
         actor: on whose behalf, where a session is opened without ``actor=``; kept with the sessions.
         key_secret: deployment secret, at least 16 bytes, that ``uuid`` keys are made with.
-        token_key: Fernet key, or the path of a file that holds one, that refresh tokens are kept under; else the
+        token_key: Fernet key, or the path of a file that holds one, that tokens are kept and shared under; else the
             environment's ``AGENT_RUNTIME_TOKEN_KEY`` or ``AGENT_RUNTIME_TOKEN_KEY_FILE``.
         after_unknown: ``continue`` lets other tools' writes go on past an unsettled step.
         on_attention: hears of each unknown, contradicted, timed-out or stalled step at least once.

@@ -153,17 +153,25 @@ class Ledger(Protocol):
         ...
 
     def token(self, ident: str) -> Future[TokenRecord | None]:
-        """Read the row of a rotating refresh token."""
+        """Read a token's row."""
         ...
 
     def hold_token(
-        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None
+        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None, expires: bool = False
     ) -> Future[TokenHold]:
-        """Take a token's row for a refresh of so many seconds, making it if need be; read what stands then."""
+        """Take a token's row for a request of so many seconds, making it if need be; read what stands then."""
         ...
 
     def keep_token(
-        self, ident: str, *, holder: str, version: int, sealed: bytes, seeds: tuple[str, ...], release: bool = True
+        self,
+        ident: str,
+        *,
+        holder: str,
+        version: int,
+        sealed: bytes,
+        seeds: tuple[str, ...] = (),
+        release: bool = True,
+        expires_at: float | None = None,
     ) -> Future[int | None]:
         """Keep new tokens in a row that still has this version; return the new one, or None if nothing was written."""
         ...

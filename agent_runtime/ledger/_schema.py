@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """All migrations of this release, oldest first; the last one is what this release needs."""
 
 HEAD = REVISIONS[-1]
@@ -236,7 +236,8 @@ writes = Table(
     sqlite_with_rowid=False,
 )
 
-# Rotating refresh tokens, sealed before they come here; the row says whose turn a refresh is.
+# Rotating refresh tokens, and access tokens that processes share, sealed before they come here; the row says whose turn
+# a token request is. Rows that have a time to expire are forgotten then.
 tokens = Table(
     f"{PREFIX}tokens",
     metadata,
@@ -251,6 +252,8 @@ tokens = Table(
     Column("doubts", BigInteger, nullable=False),
     Column("problem", Text),
     Column("updated_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Index(f"{PREFIX}tokens_expire", "expires_at"),
 )
 
 # Digests of the refresh tokens that came from outside, and the one row of tokens that each belongs to.

@@ -1,6 +1,6 @@
-"""Rotating refresh tokens: one row for each account, and whose turn a refresh is.
+"""Tokens that processes share: one row for each account or access token, and whose turn a token request is.
 
-No transaction is open while a refresh is out. Its worker first takes the row (`hold`), with an end: one that ends
+No transaction is open while a request is out. Its worker first takes the row (`hold`), with an end: one that ends
 without a word leaves the row held, and the next one that takes it counts a doubt.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from agent_runtime._model.tokens import TokenHold, TokenRecord
 from agent_runtime.ledger import _schema as t
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class TokenRows:
-    """The part of a ledger that keeps refresh tokens. Strictly private."""
+    """The part of a ledger that keeps tokens. Strictly private."""
 
     _runner: Runner
 
@@ -37,31 +37,49 @@ class TokenRows:
         raise NotImplementedError
 
     def token(self, ident: str) -> Future[TokenRecord | None]:
-        """Read the row of a rotating refresh token."""
+        """Read a token's row."""
         return self._submit(lambda conn: read_token(conn, ident), write=False)
 
     def hold_token(
-        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None
+        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None, expires: bool = False
     ) -> Future[TokenHold]:
-        """Take a token's row for a refresh of so many seconds, making it if need be; read what stands then.
+        """Take a token's row for a request of so many seconds, making it if need be; read what stands then.
 
-        ``seed`` is the digest of the refresh token from outside: it belongs to the row that it was brought for first.
+        Args:
+            ident: of the row.
+            name: the principal.
+            holder: who takes it.
+            seconds: for which it is taken.
+            seed: digest of the refresh token from outside, which belongs to the row that it was brought for first.
+            expires: the row may be forgotten once its token has run out.
         """
         store = self._runner.store
 
         def work(conn: Connection) -> TokenHold:
-            return _hold(conn, store, ident=ident, name=name, holder=holder, seconds=seconds, seed=seed)
+            return _hold(conn, store, ident, name=name, holder=holder, seconds=seconds, seed=seed, expires=expires)
 
         return self._submit(work, write=True)
 
     def keep_token(
-        self, ident: str, *, holder: str, version: int, sealed: bytes, seeds: tuple[str, ...], release: bool = True
+        self,
+        ident: str,
+        *,
+        holder: str,
+        version: int,
+        sealed: bytes,
+        seeds: tuple[str, ...] = (),
+        release: bool = True,
+        expires_at: float | None = None,
     ) -> Future[int | None]:
-        """Keep new tokens in a row that still has this version; return the new one, or None if nothing was written."""
+        """Keep new tokens in a row that still has this version; return the new one, or None if nothing was written.
+
+        ``expires_at`` (UTC epoch seconds by the database's clock) is when the row is of no use any more; the write
+        forgets the rows for which that moment has come.
+        """
         store = self._runner.store
 
         def work(conn: Connection) -> int | None:
-            new = {"sealed": sealed, "seeds": json.dumps(seeds).encode()}
+            new = {"sealed": sealed, "seeds": json.dumps(seeds).encode(), "expires_at": expires_at}
             return _keep(conn, store, ident=ident, holder=holder, version=version, new=new, release=release)
 
         return self._submit(work, write=True)
@@ -77,31 +95,46 @@ class TokenRows:
 
 
 def read_token(conn: Connection, ident: str) -> TokenRecord | None:
-    """Read the row of an account."""
+    """Read a token's row."""
     row = conn.execute(select(t.tokens).where(t.tokens.c.id == ident)).mappings().first()
     return None if row is None else _record(row)
 
 
 def _hold(
-    conn: Connection, store: Store, *, ident: str, name: str, holder: str, seconds: float, seed: str | None
+    conn: Connection,
+    store: Store,
+    ident: str,
+    *,
+    name: str,
+    holder: str,
+    seconds: float,
+    seed: str | None,
+    expires: bool,
 ) -> TokenHold:
-    """Take an account's row for a refresh, making it if it is not there; read what stands once it is taken.
+    """Take a row for a token request, making it if it is not there; read what stands once it is taken.
 
     The row of a holder whose time is over is taken too, and that is counted as a doubt.
     """
     now = begin_write(conn, store)
     if seed is not None and not _belongs(conn, seed, ident):
         return TokenHold(took=False, record=None, now=now)
-    fresh = {"id": ident, "name": name, "version": 0, "seeds": b"[]", "doubts": 0, "updated_at": now}
-    conn.execute(insert(conn.dialect.name, t.tokens).values(fresh).on_conflict_do_nothing())
-    row = _locked(conn, store, ident)
+    row = _made(conn, {"id": ident, "name": name, "version": 0, "seeds": b"[]", "doubts": 0, "updated_at": now})
     held = row["holder"]
     if held == holder:  # taken by a commit whose answer was lost
         return TokenHold(took=True, record=_record(row), now=now)
     if held is not None and row["held_until"] > now:
         return TokenHold(took=False, record=_record(row), now=now)
     values = {"holder": holder, "held_until": now + seconds, "doubts": row["doubts"] + (held is not None)}
+    if expires:  # never while it is held
+        values["expires_at"] = max(row["expires_at"] or 0.0, now + seconds)
     return TokenHold(took=True, record=_changed(conn, ident, values), now=now)
+
+
+def _made(conn: Connection, fresh: dict[str, Any]) -> RowMapping:
+    """Return a row, locked; in one statement, or another worker could forget it between two."""
+    made = insert(conn.dialect.name, t.tokens).values(fresh)
+    made = made.on_conflict_do_update(index_elements=[t.tokens.c.id], set_={"name": fresh["name"]})
+    return conn.execute(made.returning(t.tokens)).mappings().one()
 
 
 def _belongs(conn: Connection, seed: str, ident: str) -> bool:
@@ -124,20 +157,34 @@ def _keep(
     """
     now = begin_write(conn, store)
     row = _locked(conn, store, ident)
+    if row is None:  # forgotten by another worker: this one came very late
+        return None
     if row["version"] != version:
         mine = row["kept_by"] == holder and row["version"] == version + 1  # kept by a commit whose answer was lost
         return version + 1 if mine else None
     values = new | {"version": version + 1, "doubts": 0, "problem": None, "kept_by": holder, "updated_at": now}
     if release:
         values |= {"holder": None, "held_until": None}
-    return _changed(conn, ident, values).version
+    kept = _changed(conn, ident, values).version
+    if values["expires_at"] is not None:
+        _forget(conn, now)
+    return kept
+
+
+def _forget(conn: Connection, now: float) -> None:
+    """Delete the rows of tokens that have run out; those that somebody is at are left for the next time."""
+    expired = select(t.tokens.c.id).where(t.tokens.c.expires_at < now).with_for_update(skip_locked=True)
+    conn.execute(delete(t.tokens).where(t.tokens.c.id.in_(expired)))
 
 
 def _free(conn: Connection, store: Store, *, ident: str, holder: str, doubt: bool, problem: str | None) -> None:
     """Give the row back without a new token; does nothing if it is not this holder's any more."""
     now = begin_write(conn, store)
     row = _locked(conn, store, ident)
-    if row["holder"] != holder:
+    if row is None or row["holder"] != holder:
+        return
+    if row["sealed"] is None and row["expires_at"] is not None:  # nothing came of it
+        conn.execute(delete(t.tokens).where(t.tokens.c.id == ident))
         return
     values: dict[str, Any] = {"holder": None, "held_until": None, "doubts": row["doubts"] + doubt, "updated_at": now}
     if problem is not None:
@@ -145,11 +192,11 @@ def _free(conn: Connection, store: Store, *, ident: str, holder: str, doubt: boo
     _changed(conn, ident, values)
 
 
-def _locked(conn: Connection, store: Store, ident: str) -> RowMapping:
+def _locked(conn: Connection, store: Store, ident: str) -> RowMapping | None:
     statement = select(t.tokens).where(t.tokens.c.id == ident)
     if store.row_locks:
         statement = statement.with_for_update()
-    return conn.execute(statement).mappings().one()
+    return conn.execute(statement).mappings().first()
 
 
 def _changed(conn: Connection, ident: str, values: dict[str, Any]) -> TokenRecord:

@@ -14,6 +14,7 @@ from agent_runtime._core.tokens import (
     Use,
     Wait,
     judge,
+    judge_shared,
     may_have_rotated,
     pruned,
     seed_digest,
@@ -100,6 +101,31 @@ def test_whose_turn_a_refresh_is(row, kept, given, wanted):
         assert wanted in found.why
     else:
         assert found == wanted
+
+
+SHARED = {
+    # row, what it seals, what differs; what is to be done
+    "never-used": (None, None, {}, Refresh()),
+    "nothing-kept": (ROW, None, {}, Refresh()),
+    "good": (ROW, KEPT, {}, Use(GOOD)),
+    "stale": (ROW, OLD, {}, Refresh()),
+    "refused-by-a-tool": (ROW, KEPT, {"rejected": token_id("a")}, Refresh()),
+    "good-while-another-asks": ({"holder": "you", "held_until": NOW + 9}, KEPT, {}, Use(GOOD)),
+    "another-asks": ({"holder": "you", "held_until": NOW + 9}, OLD, {}, Wait(9.0)),
+    "another-asks-for-the-first-time": ({"holder": "you", "held_until": NOW + 9}, None, {}, Wait(9.0)),
+    "my-own-hold": ({"holder": "me", "held_until": NOW + 9}, OLD, {}, Refresh()),
+    "holder-ended": ({"holder": "you", "held_until": NOW}, OLD, {}, Refresh()),
+    "holder-without-a-time": ({"holder": "you"}, OLD, {}, Refresh()),
+    "doubts-do-not-matter": ({"doubts": 9}, OLD, {}, Refresh()),
+}
+
+
+@pytest.mark.parametrize(("row", "kept", "given", "wanted"), SHARED.values(), ids=SHARED)
+def test_whose_turn_a_shared_token_is(row, kept, given, wanted):
+    """One worker asks at a time; one that ended is replaced, since asking twice does no harm."""
+    record = dataclasses.replace(ROW, **row) if isinstance(row, dict) else row
+    asked = {"now": NOW, "wanted": "w", "rejected": None, "holder": "me"} | given
+    assert judge_shared(record, kept, **asked) == wanted
 
 
 def test_stale_access_tokens_are_not_kept():

@@ -1,14 +1,24 @@
-"""Authlib's own authorisation server: token exchange (RFC 8693) and Entra's on-behalf-of over its grants."""
+"""Authlib's own authorisation server: client credentials, token exchange (RFC 8693) and Entra's on-behalf-of."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections import defaultdict
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import httpx
-from authlib.oauth2.rfc6749 import AuthorizationServer, BaseGrant, ClientMixin, OAuth2Request, TokenEndpointMixin
+from authlib.oauth2.rfc6749 import (
+    AuthorizationServer,
+    BaseGrant,
+    ClientCredentialsGrant,
+    ClientMixin,
+    OAuth2Request,
+    TokenEndpointMixin,
+)
 from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidRequestError, OAuth2Error
 from authlib.oauth2.rfc6749.requests import OAuth2Payload
 from authlib.oauth2.rfc6750 import BearerTokenGenerator
@@ -17,10 +27,12 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 USERS = OctKey.import_key("the key that users' tokens are signed with")
 SECRET = "client-secret-canary"
+LIFETIME = 3600
+"""Seconds that each access token lives."""
 
 
 def user_token(subject: str, *, audience: str = "agent", mfa: bool = True, expires: float = 2e9) -> str:
@@ -145,7 +157,9 @@ class Authority(AuthorizationServer):
         self.issued: dict[str, tuple[str, dict[str, list[str]]]] = {}
         self.calls: list[httpx.Request] = []
         names = (f"issued-canary-{number}" for number in range(1000))
-        self.register_token_generator("default", BearerTokenGenerator(lambda *_, **__: next(names)))
+        make = BearerTokenGenerator(lambda *_, **__: next(names), expires_generator=lambda *_: LIFETIME)
+        self.register_token_generator("default", make)
+        self.register_grant(ClientCredentialsGrant)
         self.register_grant(ExchangeGrant)
         self.register_grant(OnBehalfOfGrant)
 
@@ -178,3 +192,32 @@ class Authority(AuthorizationServer):
     def handle_response(self, status: int, body: Any, headers: Any) -> httpx.Response:
         text = body if isinstance(body, str) else json.dumps(dict(body))
         return httpx.Response(status, headers=list(headers), text=text)
+
+
+@contextmanager
+def running_authority() -> Iterator[tuple[Authority, str]]:
+    """Serve an authority over TCP until the block ends; gives it and its token endpoint."""
+    authority = Authority()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            asked = httpx.Request("POST", "https://as.test/token", headers=list(self.headers.items()), content=body)
+            answer = authority(asked)
+            self.send_response(answer.status_code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, *args: object) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield authority, f"http://127.0.0.1:{server.server_port}/token"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -19,6 +19,7 @@ from agent_runtime.ledger import open_ledger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent_runtime._model.tokens import TokenHold
     from agent_runtime.ledger import SqlLedger
     from agent_runtime.testing import VirtualClock
 
@@ -181,10 +182,15 @@ class Api:
         """Open a session of a runtime of its own."""
         return self.do(self.runtime(*tools, **settings).open, alias, actor=actor, subject_token=subject_token)
 
-    def close(self) -> None:
-        for runtime, client in self._opened:
+    def close_runtimes(self) -> None:
+        """Close what was opened so far."""
+        while self._opened:
+            runtime, client = self._opened.pop()
             self.do(runtime.close)
             self.do(client.close if self._loop is None else client.aclose)
+
+    def close(self) -> None:
+        self.close_runtimes()
         if self._loop is not None:
             self._loop.close()
         self.site.check_calls()
@@ -237,3 +243,8 @@ def rows(ledger: SqlLedger) -> list[dict[str, Any]]:
     """Return the rows of refresh tokens."""
     with ledger.engine.connect() as conn:
         return [dict(row._mapping) for row in conn.execute(text("SELECT * FROM agent_runtime_tokens"))]
+
+
+def take(ledger: SqlLedger, row: str, holder: str, seconds: float = 10) -> TokenHold:
+    """Take the row of a token that expires, as another process would."""
+    return ledger.hold_token(row, name="n", holder=holder, seconds=seconds, expires=True).result(20)

@@ -1,19 +1,24 @@
-"""One of several processes that share an account's rotating refresh token.
+"""One of several processes that share tokens.
 
-    python -m tests.oauth.sharer LEDGER TOKEN_URL REFRESH_TOKEN
+    python -m tests.oauth.sharer LEDGER PROVIDER...
 
-Reads a number of seconds per line: moves its clock on by as many, calls the tool, and prints the token that the tool
-was sent. Its clock is the machine's, moved; so it waits for other processes as long as they really take.
+Each provider is JSON: the name of its class and its settings. Reads a number of seconds per line: moves its clock on by
+as many, calls a tool under each provider, and prints the tokens that the tools were sent. Its clock is the machine's,
+moved; so it waits for other processes as long as they really take.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
 import httpx
 
-from agent_runtime import RefreshToken, Runtime
+import agent_runtime
+from agent_runtime import Runtime
 from agent_runtime._drive import SystemClock
+from tests.oauth.authority import user_token
 from tests.oauth.kit import TOKEN_KEY, tool
 
 
@@ -42,25 +47,24 @@ class Transport(httpx.HTTPTransport):
         return httpx.Response(200, json={})
 
 
-def main(ledger: str, token_url: str, refresh_token: str) -> None:
+def main(ledger: str, *providers: str) -> None:
     clock, transport = MovedClock(), Transport(trust_env=False)
-    auth = RefreshToken(
-        token_url=token_url,
-        client_id="app",
-        client_secret="app-secret",
-        account="alice",
-        refresh_token=refresh_token,
-    )
+    tools = []
+    for at, (name, settings) in enumerate(map(json.loads, providers)):
+        tools.append(tool(f"tool-{at}", auth=getattr(agent_runtime, name)(**settings)))
     with (
         httpx.Client(transport=transport) as client,
-        Runtime(ledger, tools=[tool(auth=auth)], client=client, clock=clock, token_key=TOKEN_KEY, lease=1e7) as runtime,
-        runtime.start() as session,
+        Runtime(ledger, tools=tools, client=client, clock=clock, token_key=TOKEN_KEY, lease=1e7) as runtime,
+        runtime.open(f"plan-{os.getpid()}", actor="alice", subject_token=user_token("alice")) as session,
     ):
         print("ready", flush=True)
         for line in sys.stdin:
             clock.ahead += float(line)
-            outcome = session.try_call("pay", {})
-            print(transport.token if outcome.ok else f"{outcome.status} {outcome.error}", flush=True)
+            sent = []
+            for one in tools:
+                outcome = session.try_call(one, {})
+                sent.append(transport.token if outcome.ok else f"{outcome.status} {outcome.error}")
+            print(*sent, sep="\t", flush=True)
 
 
 if __name__ == "__main__":

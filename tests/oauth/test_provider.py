@@ -112,8 +112,9 @@ def test_a_secret_in_the_form_is_taken(kind: str, tmp_path: Path, provider: Prov
 
 
 def test_an_assertion_is_taken_and_never_sent_twice(kind: str, tmp_path: Path, provider: Provider) -> None:
-    """private_key_jwt works twice at a server that refuses an assertion id it has seen."""
+    """private_key_jwt works twice at a server that refuses an assertion id it has seen, the second time after a 401."""
     front = Front()
+    front.answers = [httpx.Response(200, json={}), httpx.Response(401)]
     auth = ClientCredentials(
         issuer=provider.issuer, client_id="signer", private_key=PrivateKey(key=provider.private_key)
     )

@@ -171,6 +171,16 @@ def test_a_worker_that_died_during_its_refresh_leaves_a_doubt(api_on_both: Api, 
     assert len(site.forms) == 1
 
 
+def test_A40_a_server_that_repeats_the_refresh_token(api: Api, site: Site) -> None:
+    """A description that holds the refresh token that was sent is not told, though it looks like a plain word."""
+    plain = "refresh-canary-of-a-plain-kind"
+    description = f"{plain} is of no use"
+    site.on_token = [httpx.Response(400, json={"error": "unauthorized_client", "error_description": description})]
+    outcome = api.do(api.open(tool(auth=rotating(refresh_token=plain))).try_call, "pay", {"n": 1})
+    assert (outcome.kind, outcome.error["code"]) == ("auth", "unauthorized_client")
+    assert "canary" not in repr(outcome)
+
+
 def test_a_new_authorisation_ends_a_doubt(api: Api, site: Site) -> None:
     """A refresh token that the row has never seen begins a new chain, and the old settings do not come back."""
     site.on_token = [lost]

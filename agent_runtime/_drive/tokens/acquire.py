@@ -9,18 +9,19 @@ from agent_runtime._core.tokens import seed_digest
 from agent_runtime._drive.tokens.fetch import fetch
 from agent_runtime._drive.tokens.identity import advice, auth_of, bearer, principal_of, ready_made
 from agent_runtime._drive.tokens.rotation import rotate
+from agent_runtime._drive.tokens.sharing import share
 from agent_runtime._oauth import Grant
 from agent_runtime.config import FunctionTool, TokenCallable
 from agent_runtime.config.auth import OAuth, OnBehalfOf, RefreshToken, StaticToken, TokenExchange, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from agent_runtime._core.effects import Acquire, Steps
     from agent_runtime._core.tokens import AccessToken, Subject
     from agent_runtime._drive.tokens.store import TokenStore
     from agent_runtime.config import Auth, HttpTool
     from agent_runtime.config.auth import SubjectToken
+
+CacheKey = tuple[str | tuple[str, ...] | None, ...]
 
 TRIES = 3
 """Flights that one caller joins or begins before it says that there is no token now."""
@@ -125,27 +126,38 @@ def _token(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[Acces
     return NoCredential("unavailable", "the authorisation server gives tokens that serve no second caller")
 
 
-def _flight(store: TokenStore, grant: Grant, key: Hashable, rejected: str | None) -> Steps[AccessToken | NoCredential]:
+def _flight(store: TokenStore, grant: Grant, key: CacheKey, rejected: str | None) -> Steps[AccessToken | NoCredential]:
     now = yield from ask(Boottime())
     held = store.remembered(key, rejected, now)  # another flight may have ended since the caller looked
     if held is not None:
         return held
-    if isinstance(grant.auth, RefreshToken) and grant.auth.rotates:
-        token = yield from rotate(store, grant, rejected)
-    else:
-        token = yield from fetch(store, grant)
+    token = yield from _asked(store, grant, key, rejected)
     if not isinstance(token, NoCredential):
         now = yield from ask(Boottime())
         store.remember(key, token, now)
     return token
 
 
-def cache_key(grant: Grant) -> Hashable:
+def _asked(store: TokenStore, grant: Grant, key: CacheKey, rejected: str | None) -> Steps[AccessToken | NoCredential]:
+    """Ask for a token, in turn with other processes where there is a key to seal under what they share."""
+    auth = grant.auth
+    if isinstance(auth, RefreshToken) and auth.rotates:
+        return (yield from rotate(store, grant, rejected))
+    if store.seal is None or auth.principal in store.unshared:
+        token = yield from fetch(store, grant)
+    else:
+        token = yield from share(store, store.seal, grant, store.row_of_access(key), rejected)
+    if not isinstance(token, NoCredential):
+        store.note_sharing(auth.principal, shared=not token.once)
+    return token
+
+
+def cache_key(grant: Grant) -> CacheKey:
     """Return what two requests must have in common to share a token; never a token itself."""
     auth = grant.auth
     return (
         auth.server,
-        auth.token_url,
+        auth.token_url if auth.issuer is not None else None,
         auth.client_id,
         type(auth).__name__,
         getattr(auth, "account", None),

@@ -11,26 +11,20 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.effects import Boottime, Job, NewId, NoCredential, Now, Obtain, Sleep, ask
+from agent_runtime._core.effects import Job, NoCredential, Obtain, ask
 from agent_runtime._core.tokens import (
-    FIRST_LOOK,
     IN_DOUBT,
-    LAST_LOOK,
     AccessToken,
-    KeptAccess,
     KeptTokens,
-    Refresh,
-    Stop,
-    Use,
-    Wait,
     judge,
     may_have_rotated,
     pruned,
     seed_digest,
 )
-from agent_runtime._drive.tokens.fetch import Reply, endpoint, read, request
+from agent_runtime._drive.tokens.fetch import Reply, read
 from agent_runtime._drive.tokens.identity import advice
 from agent_runtime._drive.tokens.store import Unsaved
+from agent_runtime._drive.tokens.turns import OF_ANOTHER_ROW, Turn, free, keep, kept_access, try_turn
 from agent_runtime._model import Answer
 from agent_runtime._oauth import SealBroken, refresh_token_of
 from agent_runtime.config import defaults
@@ -39,36 +33,27 @@ from agent_runtime.errors import LedgerError
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
+    from agent_runtime._core.tokens import Move, Refresh
     from agent_runtime._drive.tokens.store import TokenStore
-    from agent_runtime._model.tokens import TokenRecord
-    from agent_runtime._oauth import Grant, Seal
+    from agent_runtime._oauth import Grant
 
 HELD_FOR = defaults.READ_TIMEOUT + 15.0
 """Seconds after which a refresh has certainly ended, whoever made it."""
-PROMPT = 10.0
-"""Seconds within which it is sent once the row was taken; a worker that slept longer looks again."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _Turn:
-    """One try of one worker. ``kept`` and ``record`` are what the row held when it was looked at last."""
+class Rotation(Turn):
+    """A turn at an account. ``seed_text`` is the refresh token that the settings bring."""
 
-    store: TokenStore
-    seal: Seal
     auth: RefreshToken
-    grant: Grant
-    row: str
     seed: str
-    seed_text: str
-    wanted: str
-    rejected: str | None
-    holder: str = ""
-    record: TokenRecord | None = None
-    kept: KeptTokens | None = None
-    version: int = 0
-    pause: float = FIRST_LOOK
+    seed_text: str = dataclasses.field(repr=False)
 
-    def judged(self, now: float) -> Use | Wait | Refresh | Stop:
+    def opened(self, sealed: bytes) -> KeptTokens:
+        """Return what the row seals; raises `SealBroken`."""
+        return self.seal.open(self.row, sealed)
+
+    def judged(self, now: float) -> Move:
         """Return what the row says is to be done."""
         return judge(
             self.record,
@@ -81,12 +66,23 @@ class _Turn:
             holder=self.holder,
         )
 
-    def see(self, record: TokenRecord | None) -> None:
-        """Take a look at the row; raises `SealBroken`."""
-        self.record = record
-        sealed = record.sealed if record is not None else None
-        self.kept = None if sealed is None else self.seal.open(self.row, sealed)
-        self.version = record.version if record is not None else 0
+    def prepared(self, move: Refresh) -> Steps[None]:
+        """Put a token from outside at the head of the chain before it is sent, and the chain's token into the grant."""
+        if move.begins:
+            yield from _begin(self)
+        assert self.kept is not None
+        self.grant = dataclasses.replace(self.grant, subject=self.kept.refresh)
+
+    def after(self, reply: Reply) -> Steps[AccessToken | NoCredential | None]:
+        """Write what a refresh brought; only then is its access token given out."""
+        return (yield from _after(self, reply))
+
+    def refused(self, why: str) -> NoCredential:
+        """Say why no refresh helps, and what does."""
+        if why == OF_ANOTHER_ROW:
+            return _of_another_account(self)
+        code = "refresh_in_doubt" if why == IN_DOUBT else "invalid_grant"
+        return NoCredential("required", f"{why}: {advice(self.auth, None)}", error=code)
 
     @property
     def seeds(self) -> tuple[str, ...]:
@@ -107,12 +103,14 @@ def rotate(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[Acces
     text = auth.refresh_token
     if not isinstance(text, str):
         text = yield from ask(Obtain(text, auth.principal))
-    turn = _Turn(
+    turn = Rotation(
         store=store,
         seal=store.seal,
         auth=auth,
         grant=grant,
         row=store.row_of(auth),
+        name=auth.principal,
+        held_for=HELD_FOR,
         seed=seed_digest(text),
         seed_text=text,
         wanted=json.dumps([grant.scopes, grant.audiences, grant.resources]),
@@ -120,7 +118,8 @@ def rotate(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[Acces
     )
     while True:
         try:
-            done = yield from _try(turn)
+            yield from _save(turn)
+            done = yield from try_turn(turn)
         except SealBroken:
             return _sealed_otherwise(turn)
         except LedgerError as error:
@@ -130,32 +129,7 @@ def rotate(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[Acces
             return done
 
 
-def _try(turn: _Turn) -> Steps[AccessToken | NoCredential | None]:
-    """Look at the row and do what it says; None = look again."""
-    yield from _save(turn)
-    turn.holder = yield from ask(NewId())
-    turn.see((yield from ask(Job(lambda ledger: ledger.token(turn.row)))))
-    now = yield from ask(Now())
-    move = turn.judged(now)
-    if isinstance(move, Wait):
-        yield from _pause(turn, move.seconds)
-        return None
-    if isinstance(move, Use):
-        return (yield from _kept(move.access))
-    if isinstance(move, Stop):
-        return _stopped(turn, move.why)
-    url = yield from endpoint(turn.store, turn.auth)
-    if isinstance(url, NoCredential):
-        return url
-    return (yield from _in_turn(turn, url))
-
-
-def _pause(turn: _Turn, most: float) -> Steps[None]:
-    yield from ask(Sleep(min(turn.pause, most)))
-    turn.pause = min(turn.pause * 2, LAST_LOOK)
-
-
-def _save(turn: _Turn) -> Steps[None]:
+def _save(turn: Rotation) -> Steps[None]:
     """Write tokens that the ledger could not take when they came."""
     left = turn.store.unsaved.get(turn.row)
     if left is None:
@@ -170,61 +144,22 @@ def _save(turn: _Turn) -> Steps[None]:
     turn.store.unsaved.pop(turn.row, None)
 
 
-def _in_turn(turn: _Turn, url: str) -> Steps[AccessToken | NoCredential | None]:
-    """Take the row, look at what stands now that it is taken, and refresh if that is still to be done."""
-    began = yield from ask(Boottime())
-    name = turn.auth.principal
-    hold = yield from ask(
-        Job(lambda ledger: ledger.hold_token(turn.row, name=name, holder=turn.holder, seconds=HELD_FOR, seed=turn.seed))
-    )
-    if hold.record is None:
-        return _of_another_account(turn)
-    if not hold.took:
-        yield from _pause(turn, HELD_FOR)
-        return None
-    turn.see(hold.record)
-    move = turn.judged(hold.now)
-    if isinstance(move, Refresh) and move.begins:
-        yield from _begin(turn)
-    now = yield from ask(Boottime())
-    if not isinstance(move, Refresh) or now - began > PROMPT:
-        yield from _free(turn)
-        return None
-    assert turn.kept is not None
-    turn.grant = dataclasses.replace(turn.grant, subject=turn.kept.refresh)
-    reply = yield from request(turn.grant, url)
-    return (yield from _after(turn, reply))
-
-
-def _begin(turn: _Turn) -> Steps[None]:
-    """Put a token from outside at the head of the chain, before it is sent for the first time."""
+def _begin(turn: Rotation) -> Steps[None]:
     record, old = turn.record, turn.kept
     sound = record is not None and record.problem is None and record.doubts == 0
     turn.kept = KeptTokens(refresh=turn.seed_text, before=old.refresh if old is not None and sound else None)
     yield from _keep(turn, turn.kept, release=False)
 
 
-def _keep(turn: _Turn, kept: KeptTokens, *, release: bool) -> Steps[bool]:
-    sealed, version, seeds = turn.seal.close(turn.row, kept), turn.version, turn.seeds
-    turn.store.unsaved[turn.row] = Unsaved(holder=turn.holder, version=version, sealed=sealed, seeds=seeds)
-    new = yield from ask(
-        Job(
-            lambda ledger: ledger.keep_token(
-                turn.row, holder=turn.holder, version=version, sealed=sealed, seeds=seeds, release=release
-            )
-        )
-    )
+def _keep(turn: Rotation, kept: KeptTokens, *, release: bool) -> Steps[bool]:
+    sealed, seeds = turn.seal.close(turn.row, kept), turn.seeds
+    turn.store.unsaved[turn.row] = Unsaved(holder=turn.holder, version=turn.version, sealed=sealed, seeds=seeds)
+    wrote = yield from keep(turn, sealed, seeds=seeds, release=release)
     turn.store.unsaved.pop(turn.row, None)
-    turn.version = new if new is not None else version
-    return new is not None
+    return wrote
 
 
-def _free(turn: _Turn, *, doubt: bool = False, problem: str | None = None) -> Steps[None]:
-    yield from ask(Job(lambda ledger: ledger.free_token(turn.row, holder=turn.holder, doubt=doubt, problem=problem)))
-
-
-def _after(turn: _Turn, reply: Reply) -> Steps[AccessToken | NoCredential | None]:
-    """Write what a refresh brought; only then is its access token given out."""
+def _after(turn: Rotation, reply: Reply) -> Steps[AccessToken | NoCredential | None]:
     assert turn.kept is not None
     got = read(turn.grant, reply)
     if isinstance(got, AccessToken):
@@ -233,49 +168,31 @@ def _after(turn: _Turn, reply: Reply) -> Steps[AccessToken | NoCredential | None
     if got.kind == "required" and got.error == "invalid_grant":
         return (yield from _over(turn, got))
     if got.error is None and may_have_rotated(reply.result):
-        yield from _free(turn, doubt=True)
+        yield from free(turn, doubt=True)
         tried = turn.record.doubts if turn.record is not None else 0
-        return None if turn.auth.rotation_grace and tried == 0 else _stopped(turn, IN_DOUBT)
-    yield from _free(turn)
+        return None if turn.auth.rotation_grace and tried == 0 else turn.refused(IN_DOUBT)
+    yield from free(turn)
     return got
 
 
 def _renewed(kept: KeptTokens, wanted: str, got: AccessToken, reply: Reply) -> KeptTokens:
     """Return what is kept after a refresh; a reply without a refresh token leaves the old one in force."""
     assert isinstance(reply.result, Answer)
-    lifetime = got.expires_at - got.issued_at
-    access = pruned(kept.access, reply.sent_on)
-    access[wanted] = KeptAccess(value=got.value, sent_at=reply.sent_on, expires_at=reply.sent_on + lifetime)
+    access = pruned(kept.access, reply.sent_on) | {wanted: kept_access(got, reply)}
     return KeptTokens(refresh=refresh_token_of(reply.result) or kept.refresh, access=access)
 
 
-def _over(turn: _Turn, got: NoCredential) -> Steps[NoCredential | None]:
+def _over(turn: Rotation, got: NoCredential) -> Steps[NoCredential | None]:
     """The server knows the token no more: go back to the chain that it was to replace, or say that all is over."""
     assert turn.kept is not None
     if turn.kept.before is not None:
         yield from _keep(turn, KeptTokens(refresh=turn.kept.before), release=True)
         return None
-    yield from _free(turn, problem=got.error)
+    yield from free(turn, problem=got.error)
     return got
 
 
-def _kept(access: KeptAccess) -> Steps[AccessToken]:
-    """Return a token of the row, its times turned to the boot-time clock of this machine."""
-    now = yield from ask(Now())
-    boottime = yield from ask(Boottime())
-    return AccessToken(
-        value=access.value,
-        issued_at=boottime - (now - access.sent_at),
-        expires_at=boottime + (access.expires_at - now),
-    )
-
-
-def _stopped(turn: _Turn, why: str) -> NoCredential:
-    code = "refresh_in_doubt" if why == IN_DOUBT else "invalid_grant"
-    return NoCredential("required", f"{why}: {advice(turn.auth, None)}", error=code)
-
-
-def _of_another_account(turn: _Turn) -> NoCredential:
+def _of_another_account(turn: Rotation) -> NoCredential:
     """Say what is wrong without naming the other account: it may be another tenant's."""
     message = (
         f"the refresh token in the settings of account {turn.auth.account!r} was brought to this ledger before, under "
@@ -286,7 +203,7 @@ def _of_another_account(turn: _Turn) -> NoCredential:
     return NoCredential("refused", message, error="refresh_token_of_another_account")
 
 
-def _sealed_otherwise(turn: _Turn) -> NoCredential:
+def _sealed_otherwise(turn: Rotation) -> NoCredential:
     message = (
         f"the ledger holds the refresh token of account {turn.auth.account!r} under another token_key; give the "
         "key that it was sealed with (several may stand, separated by commas)"

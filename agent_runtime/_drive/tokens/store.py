@@ -1,4 +1,4 @@
-"""What a runtime remembers of tokens: the fresh ones, the requests that are out, what seals refresh tokens."""
+"""What a runtime remembers of tokens: the fresh ones, the requests that are out, what seals those for the ledger."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class TokenStore:
         tokens: access tokens in memory, by what they were asked for.
         endpoints: token endpoints of issuers, and when they were learned (boot-time clock).
         unsaved: by row.
-        seal: what seals refresh tokens, or None where no key was given.
+        seal: what seals tokens for the ledger, or None where no key was given.
+        unshared: principals whose last token served once: nobody waits for a turn at the next one.
         tasks: async refreshes under way; a loop holds its tasks weakly.
     """
 
@@ -50,6 +51,7 @@ class TokenStore:
         self.unsaved: dict[str, Unsaved] = {}
         self.seal = seal
         self.tenant = tenant
+        self.unshared: set[str] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         self._flights: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._guard = threading.Lock()
@@ -94,8 +96,16 @@ class TokenStore:
 
     def row_of(self, auth: RefreshToken) -> str:
         """Return the id of the row that an account's refresh tokens stand in."""
-        named = json.dumps([self.tenant, auth.server, auth.client_id, auth.account])
-        return hashlib.sha256(named.encode()).hexdigest()
+        return _row(self.tenant, auth.server, auth.client_id, auth.account)
+
+    def row_of_access(self, key: tuple[Any, ...]) -> str:
+        """Return the id of the row that an access token stands in, by what it is asked for."""
+        return _row(self.tenant, "access", key)
+
+    def note_sharing(self, principal: str, *, shared: bool) -> None:
+        """Note whether a principal's tokens serve more than once."""
+        with self._guard:
+            (self.unshared.discard if shared else self.unshared.add)(principal)
 
     def check(self, tool: AnyTool | None, default: Auth | None) -> None:
         """Raise `ConfigError` if a refresh token would have to be kept and there is no key to seal it under."""
@@ -109,3 +119,7 @@ class TokenStore:
                 "them, say RefreshToken(rotates=False)"
             )
             raise ConfigError(msg)
+
+
+def _row(*named: object) -> str:
+    return hashlib.sha256(json.dumps(named).encode()).hexdigest()
