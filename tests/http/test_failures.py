@@ -206,7 +206,7 @@ def test_A29_a_body_that_drips_ends_at_the_deadline(loop, serve, users):
 
 
 def test_A29_a_drip_on_a_used_connection(loop, serve):
-    """The deadline holds on a pooled connection too."""
+    """The deadline holds on a pooled connection too; the whole drip would last 20 s."""
 
     def script(server, conn):
         server.read_request(conn)
@@ -217,10 +217,10 @@ def test_A29_a_drip_on_a_used_connection(loop, serve):
     server = serve(script)
     request = Request(method="POST", url=server.url)
     began = time.monotonic()
-    first, second = loop.send("", request, request, read=1, deadline=0.15, own=True)
+    first, second = loop.send("", request, request, read=1, deadline=0.5, own=True)
     assert first.status == 200
     assert second == SendFailure(maybe_sent=True, error="DeadlineExceeded")
-    assert time.monotonic() - began < 1.2
+    assert time.monotonic() - began < 5
     assert server.connections == 1
 
 
