@@ -6,14 +6,15 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.challenges import Challenge, challenge_of
 from agent_runtime._core.classify import Finding, Verdict, classify
 from agent_runtime._core.conclude import Result, conclude, evidence_of
-from agent_runtime._core.effects import Invoke, LeaseHeld, NoCredential, Now, Random, Send, ask
+from agent_runtime._core.effects import Invoke, LeaseHeld, Now, Random, Send, ask
 from agent_runtime._core.poll_waits import first_wait
+from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.redirects import MOST, redirect_of
-from agent_runtime._core.run import Run, advance, file, lease_lost, next_try, seconds_of, stop_for_auth
-from agent_runtime._core.scrub import repeats, scrubbed
+from agent_runtime._core.refusals import refused_token
+from agent_runtime._core.run import Run, advance, file, lease_lost, next_try, seconds_of
+from agent_runtime._core.scrub import scrubbed
 from agent_runtime._model import Answer, Change, NewAttempt, Raised, SendFailure, State
 from agent_runtime.config import FunctionTool
 from agent_runtime.errors import EntryRefused, LeaseLost, LedgerError, NotRecorded
@@ -122,26 +123,9 @@ def _after(run: Run, credential: Credential, result: Result) -> Steps[bool]:
     if finding is None:
         return True
     if finding.verdict is Verdict.UNAUTHORISED:
-        return (yield from _unauthorised(run, credential, result))
+        return (yield from refused_token(run, credential, result, "the tool"))
     if finding.verdict in {Verdict.REFUSED, Verdict.KEY_REUSED}:
         run.refused_later = True
-    return True
-
-
-def _unauthorised(run: Run, credential: Credential, result: Result) -> Steps[bool]:
-    """One refresh, then the same key and bytes; a second 401, or one that a person has to answer, ends the run."""
-    challenge = challenge_of(result) if isinstance(result, Answer) else Challenge()
-    if challenge.wants_person:
-        message = "the tool wants new proof: let the user sign in again, with the claims that it names, and bring it"
-        claims = None if repeats(challenge.claims, credential) else challenge.claims
-        problem = NoCredential("required", message, error=challenge.error, claims=claims)
-        yield from stop_for_auth(run, problem)
-        return False
-    if run.refreshed:
-        problem = NoCredential("required", "the tool refused a fresh token as well; it wants another identity or right")
-        yield from stop_for_auth(run, problem)
-        return False
-    run.rejected = credential.token_id
     return True
 
 
@@ -171,10 +155,11 @@ def _record(run: Run, result: Result) -> Steps[Finding | None]:
 
 def _resume_at(run: Run, finding: Finding, now: float) -> Steps[float | None]:
     if finding.verdict is Verdict.ACCEPTED and finding.handle is not None:
-        if finding.handle.url is None:
+        policy = run.tool.contract.polling
+        if asked_at(finding.handle, sent_to(run.operation), policy) is None:
             return None  # there is nothing to look at
         random = yield from ask(Random())
-        return now + first_wait(finding.handle, run.tool.contract.polling, random)
+        return now + first_wait(finding.handle, policy, random)
     if finding.verdict not in WAITS:
         return None
     tries = run.waits if finding.verdict is Verdict.IN_PROGRESS else run.attempts

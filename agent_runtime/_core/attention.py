@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from agent_runtime._core.effects import Job, Now, Tell, ask
 from agent_runtime._core.handles import handle_of
+from agent_runtime._core.reach import obstacle_of
 from agent_runtime._model import OperationRecord, Reason, State
+from agent_runtime._model.words import sentences, why_of
 from agent_runtime.config import defaults
 
 if TYPE_CHECKING:
@@ -62,6 +64,13 @@ class Attention:
         """The session that it belongs to."""
         return self.operation.session_id
 
+    @property
+    def message(self) -> str:
+        """Why it stands there, in English."""
+        operation = self.operation
+        obstacle = obstacle_of(operation) if self.kind == "untracked" else None
+        return sentences(None, why_of(operation.state, operation.reason, operation.effect, obstacle=obstacle))
+
     def told(self) -> dict[str, Any]:
         """Return the matter as plain JSON values, such as a tool takes as its args."""
         handle = handle_of(self.operation) if self.operation.handle else None
@@ -72,6 +81,7 @@ class Attention:
             "step": self.label,
             "tool": self.tool,
             "state": str(self.operation.state),
+            "message": self.message,
             "job_id": handle.job_id if handle is not None else None,
             "status_url": handle.url if handle is not None else None,
             "started_at": handle.started_at if handle is not None else self.operation.created_at,
@@ -94,8 +104,10 @@ def kind_of(operation: OperationRecord, *, now: float, silence: float) -> str | 
         return None
     if operation.reason is Reason.POLL_BOUND:
         return "timed_out"
+    if operation.reason is Reason.UNTRACKED:
+        return "untracked"
     handle = handle_of(operation)
-    if operation.resume_at is None and handle.url is None:
+    if operation.resume_at is None and (handle.url is None or handle.obstacle is not None):
         # A callback may still end it; one that has not come by then is not coming soon.
         return "untracked" if now - handle.started_at > silence else None
     due = operation.resume_at if operation.resume_at is not None else operation.updated_at

@@ -16,6 +16,7 @@ from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import contradicts, ended
 from agent_runtime._core.job_reading import GOOD, read_job
 from agent_runtime._core.job_start import job_answer, json_of
+from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.run import file
 from agent_runtime._model import SETTLED, Advance, Answer, Change, NewEvidence, Reason, State, Took
 from agent_runtime.config.jobs import JobReading
@@ -74,10 +75,9 @@ def _apply(tenant: str, event: CallbackEvent, operation: OperationRecord, tool: 
     for _ in range(TRIES):
         reading = reading_of(event, operation, tool)
         if operation.state in SETTLED or (operation.state in OPEN and reading.status == "running"):
-            yield from _file(event, operation, reading)
-            yield from applied(tenant, event)
+            yield from file_beside(tenant, event, operation, reading)
             return "noted"
-        thin = is_thin(reading, operation)
+        thin = is_thin(reading, operation, tool)
         if operation.state not in OPEN or tells_less(reading, operation, tool):
             return "kept"
         write_id = yield from ask(NewId())
@@ -118,9 +118,12 @@ def reading_of(event: CallbackEvent, operation: OperationRecord, tool: AnyTool) 
     return read_job(Answer(status=200, body=json.dumps(members).encode()), handle, policy, now=event.received_at)
 
 
-def is_thin(reading: JobReading, operation: OperationRecord) -> bool:
+def is_thin(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> bool:
     """Whether a reading says that a job succeeded, and its result has to be asked for at the job's own URL."""
-    return reading.status in GOOD and not reading.has_result and handle_of(operation).url is not None
+    if reading.status not in GOOD or reading.has_result:
+        return False
+    handle = handle_of(operation)
+    return handle.obstacle is None and asked_at(handle, sent_to(operation), tool.contract.polling) is not None
 
 
 def tells_less(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> bool:
@@ -141,12 +144,12 @@ def poked(operation: OperationRecord, now: float) -> Change:
 def end_by(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> Change:
     """Return the change that an event's end makes.
 
-    Of an operation whose answer was lost an event without a result proves the effect; what the result is nobody knows.
+    An event without a result proves the effect of an operation whose answer was lost, and of a job whose URL nobody can
+    ask; what the result is nobody knows.
     """
-    missing = operation.state is not State.ACCEPTED and not reading.has_result
-    return dataclasses.replace(
-        ended(reading, handle_of(operation), tool, None, missing=missing), reason=Reason.CALLBACK
-    )
+    handle = handle_of(operation)
+    missing = not reading.has_result and (operation.state is not State.ACCEPTED or handle.url is not None)
+    return dataclasses.replace(ended(reading, handle, tool, None, missing=missing), reason=Reason.CALLBACK)
 
 
 def evidence_of(event: CallbackEvent) -> NewEvidence:
@@ -154,10 +157,11 @@ def evidence_of(event: CallbackEvent) -> NewEvidence:
     return NewEvidence(kind="webhook", body=event.body[:KEPT_BODY], detail=f"{event.source}:{event.event_id}")
 
 
-def _file(event: CallbackEvent, operation: OperationRecord, reading: JobReading) -> Steps[None]:
+def file_beside(tenant: str, event: CallbackEvent, operation: OperationRecord, reading: JobReading) -> Steps[None]:
     """Keep what an event says beside its operation; another end than the recorded one contradicts it."""
     against = operation.state in SETTLED and contradicts(reading, operation)
     yield from file(operation, evidence_of(event), contradicts=against)
+    yield from applied(tenant, event)
 
 
 def applied(tenant: str, event: CallbackEvent) -> Steps[None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.desk import WAITING
 from agent_runtime._core.effects import Load, NewId, Persist, ask
+from agent_runtime._core.job_news import heard_beside
 from agent_runtime._core.outcomes import not_started, outcome_of, restored, snapshot
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import reserve
@@ -72,6 +73,9 @@ def _replayed(desk: Desk, call: Call, place: Place) -> Steps[Outcome]:
     assert operation is not None
     desk.report.replayed.append(place.label)
     stay, since = "", None
+    if desk.book.session.state is SessionState.OPEN:  # a crash may have come between an end and what speaks against it
+        operation = yield from heard_beside(operation, call.tool)
+        desk.book.update(operation)
     if place.as_delivered and step.delivered is not None:
         since = operation.state if operation.state in SETTLED else None
         operation, stay = restored(operation, step.delivered)

@@ -15,6 +15,7 @@ from agent_runtime._core.classify import Finding, Verdict, effect_of_end
 from agent_runtime._core.handles import written
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.problem import describe_error
+from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.states import check
 from agent_runtime._model import (
     UNSET,
@@ -142,9 +143,11 @@ def _job(  # noqa: PLR0917  what is at hand when a job was started
         return dataclasses.replace(told, server_replayed=finding.replayed, result_status=status_of(result))
     if finding.replayed and operation.maybe_applied and handle.url is None and handle.job_id is None:
         return _unknown(Reason.JOB_GONE, None, no_resend=True, replayed=True)
+    policy = tool.contract.polling
+    lost = policy.source is None and asked_at(handle, sent_to(operation), policy) is None
     return Change(
         state=State.ACCEPTED,
-        reason=None,
+        reason=Reason.UNTRACKED if lost else None,
         resume_at=resume_at,
         error=None,
         handle=written(handle),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.handles import handle_of
 from agent_runtime._core.outcomes import moment_text
+from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.settle import Move, expired, next_move
 from agent_runtime._model import SETTLED, State
 
@@ -31,9 +32,8 @@ def what_next(operation: OperationRecord | None, tool: AnyTool | None, *, now: f
     if operation.state is State.READY:
         return "cancel it: its expires_at has passed" if expired(operation, now) else "send" + wait
     if operation.state is State.ACCEPTED:
-        return (
-            "look at its job" + wait if handle_of(operation).url is not None else "wait: its job cannot be asked about"
-        )
+        place = asked_at(handle_of(operation), sent_to(operation), tool.contract.polling)
+        return "wait: its job cannot be asked about" if place is None else "look at its job" + wait
     if tool.is_read:
         return "send again: it only reads"
     if operation.state is State.IN_FLIGHT and operation.first_maybe_at is None:  # what a resume writes first

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from agent_runtime.config.jobs import JobReading
 
 
-def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None, *, missing: bool = False) -> Change:
+def ended(
+    reading: JobReading,
+    handle: Handle,
+    tool: AnyTool,
+    body: bytes | None,
+    *,
+    missing: bool = False,
+    body_state: BodyState = BodyState.WHOLE,
+) -> Change:
     """Return what to write about a job that ended.
 
     Args:
@@ -26,6 +34,7 @@ def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None
         tool: its tool.
         body: its result, where that stood by itself; None = it is in the reading, or there is none.
         missing: the job has a result and it cannot be had.
+        body_state: how ``body`` arrived.
     """
     kept = dataclasses.replace(
         handle,
@@ -34,6 +43,8 @@ def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None
         message=reading.message,
         progress=reading.progress if reading.progress is not None else handle.progress,
         not_before=None,
+        obstacle=None,
+        elsewhere=None,
     )
     if reading.status in {"failed", "cancelled"}:
         said = {"status": reading.status, "error": reading.error, "message": reading.message}
@@ -46,7 +57,7 @@ def ended(reading: JobReading, handle: Handle, tool: AnyTool, body: bytes | None
             error=_json({name: value for name, value in said.items() if value is not None}),
         )
     result = body if body is not None else _result_text(reading)
-    state = read_result(result, BodyState.WHOLE, tool).state
+    state = read_result(result, body_state, tool).state
     if body is None and (missing or (not reading.has_result and reading.nothing_said)):
         state = ResultState.MISSING
     return Change(

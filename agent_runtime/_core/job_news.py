@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.callbacks import applied, end_by, evidence_of, is_thin, poked, reading_of, serves, tells_less
+from agent_runtime._core.callbacks import (
+    applied,
+    end_by,
+    evidence_of,
+    file_beside,
+    is_thin,
+    poked,
+    reading_of,
+    serves,
+    tells_less,
+)
 from agent_runtime._core.effects import Job, Load, ask
 from agent_runtime._core.job_end import contradicts
 from agent_runtime._core.run import advance, file
@@ -13,33 +23,58 @@ from agent_runtime._model import SETTLED
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
     from agent_runtime._core.run import Run
-    from agent_runtime._model import CallbackEvent, Change, NewEvidence
+    from agent_runtime._model import CallbackEvent, Change, NewEvidence, OperationRecord
+    from agent_runtime.config import AnyTool
     from agent_runtime.config.jobs import JobReading
 
 
 def told(run: Run) -> Steps[bool]:
-    """Apply callbacks that came before their job was known here; True = the operation has ended."""
-    identity = run.operation.id
-    events: list[CallbackEvent] = yield from ask(Job(lambda ledger: ledger.events_of(identity)))
-    for event in events:
+    """Apply callbacks that came before their job was known here; True = the operation has ended.
+
+    The first end counts; what comes after it is filed beside it, and may contradict it.
+    """
+    for event in (yield from _waiting(run.operation)):
         if serves(event, run.tool):
             yield from _apply(run, event)
         if run.operation.state in SETTLED:
+            run.operation = yield from heard_beside(run.operation, run.tool)
             return True
     return False
 
 
+def heard_beside(operation: OperationRecord, tool: AnyTool) -> Steps[OperationRecord]:
+    """File callbacks that came while nobody could apply them, of an operation that has ended by other evidence.
+
+    Such as while the request was out whose answer was the end. Returns the operation as it then is.
+    """
+    if tool.contract.polling.source is None or operation.state not in SETTLED:
+        return operation
+    events = [event for event in (yield from _waiting(operation)) if serves(event, tool)]
+    for event in events:
+        yield from file_beside(event.tenant, event, operation, reading_of(event, operation, tool))
+    current = (yield from ask(Load(operation.id))) if events else None
+    return operation if current is None else current
+
+
+def _waiting(operation: OperationRecord) -> Steps[list[CallbackEvent]]:
+    """Read the callbacks that an operation has not been told of, in the order they came."""
+    identity = operation.id
+    events: list[CallbackEvent] = yield from ask(Job(lambda ledger: ledger.events_of(identity)))
+    return events
+
+
 def _apply(run: Run, event: CallbackEvent) -> Steps[None]:
-    reading = reading_of(event, run.operation, run.tool)
+    operation = run.operation
+    reading = reading_of(event, operation, run.tool)
     if reading.status == "running":
-        yield from applied(event.tenant, event)
-    elif tells_less(reading, run.operation, run.tool):
+        yield from file_beside(event.tenant, event, operation, reading)
+    elif tells_less(reading, operation, run.tool):
         return
-    elif is_thin(reading, run.operation):
-        yield from advance(run, poked(run.operation, event.received_at), evidence=(evidence_of(event),))
+    elif is_thin(reading, operation, run.tool):
+        yield from advance(run, poked(operation, event.received_at), evidence=(evidence_of(event),))
         yield from applied(event.tenant, event)
     else:
-        yield from end(run, reading, end_by(reading, run.operation, run.tool), evidence_of(event))
+        yield from end(run, reading, end_by(reading, operation, run.tool), evidence_of(event))
         if run.operation.state in SETTLED:
             yield from applied(event.tenant, event)
 

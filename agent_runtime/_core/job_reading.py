@@ -122,12 +122,12 @@ def _plain(answer: Answer, body: dict[str, Any], handle: Handle) -> tuple[JobSta
         return word, False
     if done is True:
         return "failed" if body.get("error") is not None else "succeeded", False
-    if handle.protocol != "location" or _is_page(answer):
+    if handle.protocol != "location" or is_page(answer):
         return "running", False
     return "succeeded", True
 
 
-def _is_page(answer: Answer) -> bool:
+def is_page(answer: Answer) -> bool:
     """Whether an answer is a web page, such as a proxy's or a sign-in's: that is no result of a tool."""
     kind = (answer.header("Content-Type") or "").lower()
     return "html" in kind and parsed(answer) is NOT_JSON

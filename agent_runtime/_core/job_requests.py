@@ -10,7 +10,7 @@ from agent_runtime._core.attempt import send
 from agent_runtime._core.conclude import answer_evidence
 from agent_runtime._core.effects import Now, ask
 from agent_runtime._core.handles import handle_of
-from agent_runtime._core.polling import target_of
+from agent_runtime._core.reach import sent_to
 from agent_runtime._core.run import Run, advance, credential_of, file, seconds_of
 from agent_runtime._core.urls import resolve, same_origin
 from agent_runtime._model import Answer, Change, NewEvidence, Reason, Request, State
@@ -32,8 +32,8 @@ def errors_of(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str,
     """
     run = Run(operation=operation, tool=tool, fence=desk.fence, body_limit=desk.body_limit, subject=desk.subject)
     handle = handle_of(operation)
-    url = resolve(handle.url or target_of(run), handle.errors_url) if handle.errors_url else None
-    if url is None or not same_origin(url, target_of(run)):
+    url = resolve(handle.url or sent_to(run.operation), handle.errors_url) if handle.errors_url else None
+    if url is None or not same_origin(url, sent_to(run.operation)):
         msg = f"session {desk.session_id}: step {label} has no errors to fetch on the tool's own origin"
         raise ConfigError(msg, session_id=desk.session_id, step=label)
     answer = yield from _ask(run, Request(method="GET", url=with_limit(url, limit), headers=ACCEPT))
@@ -79,7 +79,7 @@ def cancel(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str) ->
 def cancel_request(run: Run) -> Request | None:
     """Return the request that asks a job to stop, or None if the tool has none."""
     handle, how = handle_of(run.operation), run.tool.contract.polling.cancel
-    if how is None or handle.url is None or not same_origin(handle.url, target_of(run)):
+    if how is None or handle.url is None or not same_origin(handle.url, sent_to(run.operation)):
         return None
     if how == "DELETE":
         return Request(method="DELETE", url=handle.url, headers=ACCEPT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_runtime._core.effects import Now, ask
+from agent_runtime._core.job_news import heard_beside
 from agent_runtime._core.polling import follow
 from agent_runtime._core.run import Run, advance
 from agent_runtime._model import Change, State
@@ -38,4 +39,4 @@ def look_at(
     going = True
     while going and not run.interrupted and run.operation.state is State.ACCEPTED:
         going = yield from follow(run)
-    return run.operation
+    return (yield from heard_beside(run.operation, tool))

@@ -14,11 +14,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_runtime._core.reach import may_ask
 from agent_runtime._core.retry_after import retry_after
-from agent_runtime._core.urls import origin, resolve, same_origin
+from agent_runtime._core.urls import resolve
 from agent_runtime._model import BodyState, Handle
 from agent_runtime.config.jobs import JobAnswer
-from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_runtime._model import Answer, Request
@@ -48,8 +48,11 @@ class _Start:
 
     def handle(self, url: str | None, protocol: str) -> Handle:
         """Return the handle of a job of this form; a URL that leads nowhere is none."""
+        absolute = None if url is None else resolve(self.base, url)
+        askable = absolute is None or may_ask(absolute, self.request.url, self.policy)
         return Handle(
-            url=None if url is None else resolve(self.base, url),
+            url=absolute,
+            obstacle=None if askable else "elsewhere",
             job_id=_job_id(self.body),
             protocol=protocol,
             started_at=self.now,
@@ -130,30 +133,24 @@ def _job_id(body: dict[str, Any]) -> str | None:
 
 
 def _status_url(start: _Start) -> str | None:
-    """Return a status URL of the body: one that may be asked."""
+    """Return a status URL of the body: the first that may be asked.
+
+    Where there is none, the one that the tool calls so: its job is there, and nothing is sent there.
+    """
     links = start.body.get("links")
-    candidates = [start.body.get(name) for name in URL_MEMBERS]
-    if isinstance(links, dict):
-        candidates += [links.get("status"), links.get("self")]
-    for url in candidates:
-        if isinstance(url, dict):
-            url = url.get("href")  # noqa: PLW2901  a link object stands for its address
-        if not isinstance(url, str) or not url:
-            continue
-        absolute = resolve(start.base, url)
-        if absolute is not None and may_ask(absolute, start.request.url, start.policy):
-            return url
-    return None
+    named = [start.body.get(name) for name in URL_MEMBERS]
+    linked = [links.get("status"), links.get("self")] if isinstance(links, dict) else []
+    places = [url for told in (*named, *linked) if (url := _place(start, told)) is not None]
+    askable = [url for url in places if may_ask(url, start.request.url, start.policy)]
+    # A link under a declared 200 may point to anything; beside a 202 it can only be the job's.
+    elsewhere = places if start.answer.status == 202 else [url for told in named if (url := _place(start, told))]
+    return next(iter((*askable, *elsewhere)), None)
 
 
-def may_ask(url: str, target: str, policy: PollPolicy) -> bool:
-    """Whether a job's URL may be asked: it is on the tool's origin, or on one that is allowed without credentials."""
-    if same_origin(url, target):
-        return True
-    try:
-        return origin(url) in {origin(allowed) for allowed in policy.origins}
-    except ConfigError:
-        return False
+def _place(start: _Start, told: object) -> str | None:
+    """Return the absolute URL that a member of the body names; a link object stands for its address."""
+    url = told.get("href") if isinstance(told, dict) else told
+    return resolve(start.base, url) if isinstance(url, str) and url else None
 
 
 def _is_aip(body: dict[str, Any], *, declared: bool, reads: bool) -> bool:

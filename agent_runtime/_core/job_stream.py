@@ -87,7 +87,7 @@ def _reading_of(run: Run, event: ServerEvent, now: float) -> JobReading | None:
 
 def _ended(run: Run, reading: JobReading, event: ServerEvent, now: float) -> Steps[None]:
     """Write the end that an event tells; one without a result is asked for at the job's own URL, at once."""
-    if is_thin(reading, run.operation):
+    if is_thin(reading, run.operation, run.tool):
         yield from advance(run, poked(run.operation, now))
         return
     handle = handle_of(run.operation)

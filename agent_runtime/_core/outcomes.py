@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.handles import handle_of
+from agent_runtime._core.reach import obstacle_of
 from agent_runtime._core.results import read_result
 from agent_runtime._core.settle import only_a_decision
 from agent_runtime._model import (
@@ -76,14 +77,17 @@ def outcome_of(
         since: the state in which it ended after it was delivered as it stands in ``operation``.
         words: sentences for a model in place of the English ones.
     """
-    status = STATUS[operation.state]
-    if status is Status.SUCCEEDED and operation.partial:
-        status = Status.COMPLETED_WITH_ERRORS
-    if operation.state is State.ACCEPTED and operation.reason is Reason.POLL_BOUND:
-        status = Status.TIMED_OUT
+    status = _status(operation)
     value, result_state, unusable = _value(operation, tool)
-    why = why_of(operation.state, operation.reason, operation.effect, unusable=unusable, stay=stay)
-    handle = handle_of(operation) if operation.handle else None
+    why = why_of(
+        operation.state,
+        operation.reason,
+        operation.effect,
+        unusable=unusable,
+        stay=stay,
+        obstacle=obstacle_of(operation) if operation.reason is Reason.UNTRACKED else None,
+    )
+    settled = operation.state in SETTLED
     return Outcome(
         status=status,
         step=step,
@@ -96,26 +100,38 @@ def outcome_of(
         effect=operation.effect,
         result_state=result_state,
         value=value,
-        raw=operation.result if operation.state in SETTLED else None,
+        raw=operation.result if settled else None,
         error=_error(operation),
         kind=_kind(operation),
         source=source,
         server_replayed=operation.server_replayed,
         attempts=operation.attempts,
         resume_at=operation.resume_at,
-        http_status=operation.result_status if operation.state in SETTLED else None,
-        job_id=handle.job_id if handle else None,
-        status_url=handle.url if handle else None,
-        started_at=handle.started_at if handle else None,
-        progress=handle.progress if handle else None,
-        counts=handle.counts if handle else None,
-        errors_url=handle.errors_url if handle else None,
+        http_status=operation.result_status if settled else None,
         decide_only=status is Status.UNKNOWN and only_a_decision(operation, tool.contract, stay=stay),
         since=since,
         message=sentences(None, why),
         why=why,
         words=words,
+        **_job(operation),
     )
+
+
+def _status(operation: OperationRecord) -> Status:
+    if operation.state is State.SUCCEEDED and operation.partial:
+        return Status.COMPLETED_WITH_ERRORS
+    if operation.state is State.ACCEPTED and operation.reason is Reason.POLL_BOUND:
+        return Status.TIMED_OUT
+    return STATUS[operation.state]
+
+
+def _job(operation: OperationRecord) -> dict[str, Any]:
+    """Return what is known of the job that an operation started."""
+    if not operation.handle:
+        return {}
+    handle = handle_of(operation)
+    names = ("job_id", "started_at", "progress", "counts", "errors_url")
+    return {name: getattr(handle, name) for name in names} | {"status_url": handle.url}
 
 
 def _value(operation: OperationRecord, tool: AnyTool) -> tuple[Any, ResultState | None, str]:

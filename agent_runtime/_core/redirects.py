@@ -29,3 +29,18 @@ def redirect_of(request: Request, answer: Answer) -> Request | None:
     if answer.status in {307, 308} or (answer.status in {301, 302} and request.method in {"GET", "HEAD"}):
         return Request(method=request.method, url=url, body=request.body, headers=request.headers)
     return None
+
+
+def sent_away(answer: Answer, asked: str) -> str | None:
+    """Return where a redirect leads that is not followed because it leaves the origin; None if the answer is none.
+
+    Empty where it leads to what is no URL that could be asked at all. ``asked``: the URL that was asked first.
+    """
+    location = answer.header("Location")
+    if not 300 <= answer.status < 400 or not location:
+        return None
+    base = answer.url or asked
+    url = resolve(base, location)
+    if url is None:
+        return ""
+    return None if same_origin(url, base) else url

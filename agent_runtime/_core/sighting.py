@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.attempt import attempt, send
 from agent_runtime._core.backoff import wait_before_retry
 from agent_runtime._core.conclude import answer_evidence, error_of, failure_text
-from agent_runtime._core.effects import Credential, NoCredential, Now, Random, ask
+from agent_runtime._core.effects import Credential, Now, Random, ask
 from agent_runtime._core.handles import written
 from agent_runtime._core.lookup import Seen, Sight, lookup_request, read_lookup
-from agent_runtime._core.run import Run, advance, credential_of, next_try, stop_for_auth, wait_until
+from agent_runtime._core.refusals import refused_token
+from agent_runtime._core.run import Run, advance, credential_of, next_try, wait_until
 from agent_runtime._core.settle import absence_counts_from, absence_is_proven, expired
 from agent_runtime._core.urls import same_origin
 from agent_runtime._model import Answer, Change, Effect, NewEvidence, Reason, SendFailure, State
@@ -31,14 +33,26 @@ def look_up(run: Run) -> Steps[bool]:
         run.stay = run.stay or "there is no token for a look-up"
         return run.problem is None and not run.spent
     asked = yield from ask(Now())
-    sight, evidence, interrupted = yield from _see(run, lookup, credential)
-    if interrupted:
+    look = yield from _see(run, lookup, credential)
+    if look.interrupted:
         run.interrupted = True
         return False
-    return (yield from _conclude(run, sight, evidence, credential, asked))
+    if look.refusal is not None:
+        return (yield from _refused(run, look, look.refusal, credential))
+    return (yield from _conclude(run, look.sight, look.evidence, credential, asked))
 
 
-def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[tuple[Sight, NewEvidence, bool]]:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look-up: what was seen, or that our token was refused."""
+
+    sight: Sight
+    evidence: NewEvidence
+    interrupted: bool = False
+    refusal: Answer | None = None
+
+
+def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[Look]:
     """Send the look-up, and the confirming one where absence needs it."""
     now = yield from ask(Now())
     request = lookup_request(lookup, run.operation)
@@ -47,13 +61,19 @@ def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[tuple[Si
     now = yield from ask(Now())
     if isinstance(result, SendFailure):
         seen = NewEvidence(kind="lookup", detail=failure_text(result))
-        return Sight(seen=Seen.NOTHING), seen, result.interrupted
-    if result.status == 401 and not run.refreshed and shown.token_id:
-        run.rejected = shown.token_id
+        return Look(Sight(seen=Seen.NOTHING), seen, result.interrupted)
     sight = read_lookup(result, lookup, run.tool, now=now, request=run.operation.request)
     if sight.seen is Seen.ABSENT and lookup.confirm is not None:
         return (yield from _see(run, lookup.confirm, credential))
-    return sight, answer_evidence("lookup", result, detail=sight.seen), False
+    refusal = result if result.status == 401 and shown.token_id else None
+    return Look(sight, answer_evidence("lookup", result, detail=sight.seen), refusal=refusal)
+
+
+def _refused(run: Run, look: Look, refusal: Answer, credential: Credential) -> Steps[bool]:
+    """Write that a look-up was refused: a fresh token is tried at once, unless that was done or would not do."""
+    run.attempts += 1
+    yield from advance(run, Change(state=State.UNKNOWN), evidence=(look.evidence,))
+    return (yield from refused_token(run, credential, refusal, "the look-up"))
 
 
 def _may_see(run: Run, url: str) -> bool:
@@ -85,9 +105,6 @@ def _conclude(run: Run, sight: Sight, evidence: NewEvidence, credential: Credent
             resume_at = yield from next_try(run, sight.wait, run.waits + run.attempts, now)
             change = Change(state=State.UNKNOWN, resume_at=resume_at)
     yield from advance(run, change, evidence=(evidence,))
-    if run.refreshed and evidence.status == 401:
-        yield from stop_for_auth(run, NoCredential("required", "the look-up refused a fresh token as well"))
-        return False
     if run.spent:
         run.stay = "the look-up gave no usable answer"
     return not run.spent

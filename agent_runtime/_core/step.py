@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from agent_runtime._core.attempt import attempt
 from agent_runtime._core.conclude import interrupted
 from agent_runtime._core.effects import Now, ask
-from agent_runtime._core.job_news import told
+from agent_runtime._core.job_news import heard_beside, told
 from agent_runtime._core.polling import follow
 from agent_runtime._core.run import Run, advance, credential_of, seconds_of, wait_until
 from agent_runtime._core.settle import Move, expired, next_move
@@ -46,6 +46,7 @@ def perform(run: Run) -> Steps[None]:
                 going = yield from _unknown(run)
             case _:  # accepted: no other state is left that is not settled
                 going = yield from follow(run)
+    run.operation = yield from heard_beside(run.operation, run.tool)
 
 
 def _ready(run: Run) -> Steps[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -120,6 +120,8 @@ class Handle:
         counts, errors_url: of a job done in part.
         result_url: where the result will stand, if the start told that beside the status URL.
         stream: URL of its server-sent events, or None.
+        obstacle: why its URL cannot be asked, or None: it is ``elsewhere`` (on an origin that is not allowed), it
+            ``redirected`` to the origin ``elsewhere``, or its answer is ``too_long``.
     """
 
     url: str | None
@@ -138,6 +140,8 @@ class Handle:
     errors_url: str | None = None
     result_url: str | None = None
     stream: str | None = None
+    obstacle: Literal["elsewhere", "redirected", "too_long"] | None = None
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     JOB_ENDED = "job_ended"  # the tool's job ended so
     JOB_GONE = "job_gone"  # unknown: the tool does not know the job any more
     POLL_BOUND = "poll_bound"  # accepted: the time for following the job is over, the job is not
+    UNTRACKED = "untracked"  # accepted: nobody can ask about its job, and it calls nobody
     CALLBACK = "callback"  # a webhook said so
     CALLER = "caller"  # cancelled by the caller
 

@@ -78,6 +78,7 @@ BECAUSE: Final = {
     Reason.JOB_ENDED: "The tool's job ended so.",
     Reason.JOB_GONE: "The tool does not know the job any more.",
     Reason.POLL_BOUND: "The time for following its job is over; the job itself is not.",
+    Reason.UNTRACKED: "Nobody can learn from the tool how its job goes.",
     Reason.CALLBACK: "The tool said so in a callback.",
 }
 """Why an operation stands where it stands."""
@@ -92,6 +93,22 @@ OTHER: Final = {
     "unusable": "The result cannot be used: {problem}.",
     "stays": "It is not sent again now: {why}.",
     "job_stays": "Nobody looks at its job now: {why}.",
+    "untracked.bare": (
+        "The tool said neither where to ask about its job nor that it calls back. Somebody has to look at what it was "
+        "to bring about, and decide it."
+    ),
+    "untracked.elsewhere": (
+        "Its status URL is not on the tool's origin but on {origin}, so nothing was sent there. "
+        "PollPolicy(origins=...) allows it to be asked there, without credentials."
+    ),
+    "untracked.redirected": (
+        "Its status URL redirects to {origin}, which is not the tool's origin: that was not followed, and nothing was "
+        "sent there. PollPolicy(origins=...) allows it to be asked there, without credentials."
+    ),
+    "untracked.too_long": (
+        "What its status URL answers is longer than the body limit, so nobody could read how its job stands. "
+        "Runtime(body_limit=...) sets the limit."
+    ),
     "since_settled": "That was so when the code went on; since then it has ended: it is {state}.",
     "since.advice": "Go by how it ended, and do not call it again for this.",
     "transport.no_connection": "No connection could be made to {target} ({error}).",
@@ -158,7 +175,13 @@ def sentences(words: Mapping[str, str] | None, said: tuple[Sentence, ...]) -> st
 
 
 def why_of(
-    state: State, reason: Reason | None, effect: Effect | None, *, unusable: str = "", stay: str = ""
+    state: State,
+    reason: Reason | None,
+    effect: Effect | None,
+    *,
+    unusable: str = "",
+    stay: str = "",
+    obstacle: Sentence | None = None,
 ) -> tuple[Sentence, ...]:
     """Return what is said of where an operation stands.
 
@@ -168,6 +191,7 @@ def why_of(
         effect: of a failed one.
         unusable: why its result cannot be used.
         stay: why nothing more can be done about it.
+        obstacle: why nobody can ask about its job.
     """
     said: list[Sentence] = []
     if reason is Reason.STORED and effect is Effect.POSSIBLE:
@@ -176,6 +200,8 @@ def why_of(
         said.append((f"because.{reason}", ()))
     if state is State.ACCEPTED:
         said.append(("accepted", ()))
+    if obstacle is not None:
+        said.append(obstacle)
     if unusable:
         said.append(("unusable", (("problem", unusable),)))
     if stay:

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from agent_runtime import Idempotency, ToolContract
+from agent_runtime._core.attention import matters
 from agent_runtime._core.callbacks import receive
 from agent_runtime._core.effects import Persist
-from agent_runtime._model import Advance, Reason, ResultState, SendFailure, State, Took, WriteOutcome
+from agent_runtime._model import Advance, Reason, ResultState, SendFailure, SessionState, State, Took, WriteOutcome
 from agent_runtime.config import RetryPolicy
 from agent_runtime.config.jobs import JobAdapter, JobReading
 from tests.core.job_world import (
@@ -109,6 +110,75 @@ def test_A39_a_callback_before_the_202_is_kept_and_applied_by_the_step():
     assert call_it(world, TOOL).status == "succeeded"
     assert world.row.reason is Reason.CALLBACK
     assert received(world) == "seen"
+
+
+LATER = {
+    # what came before the 202, in this order; state, contradicted
+    "other-end": ([ENDS, FAILED], State.SUCCEEDED, True),
+    "other-end-first": ([FAILED, ENDS], State.FAILED, True),
+    "same-end": ([ENDS, ENDS], State.SUCCEEDED, False),
+    "part-of-it": ([PARTLY, ENDS], State.SUCCEEDED, False),
+    "it-runs": ([RUNS, ENDS, RUNS], State.SUCCEEDED, False),
+    "third": ([ENDS, RUNS, FAILED], State.SUCCEEDED, True),
+}
+
+
+@pytest.mark.parametrize(("bodies", "state", "contradicted"), LATER.values(), ids=LATER)
+def test_several_callbacks_before_the_202(bodies, state, contradicted):
+    """The first end counts, the others are filed beside it: another end contradicts it, as when it comes later."""
+    world = world_of(BARE)
+    for number, body in enumerate(bodies):
+        assert received(world, callback(body, event_id=f"e{number}")) == "kept"
+    outcome = call_it(world, TOOL)
+    assert (world.row.state, outcome.state, world.row.contradicted) == (state, state, contradicted)
+    assert [one.kind for one in world.run(matters("", silence=120.0))] == ["contradicted"] * contradicted
+    assert len(filed(world)) == len(bodies)
+    assert all(event.applied for event in world.ledger.events.values())
+
+
+def test_a_crash_between_an_end_and_what_speaks_against_it_loses_nothing():
+    """Before each effect of the call: the next process finds the end, and that it is contradicted."""
+    for point in range(1, 60):
+        world = world_of(BARE)
+        received(world, callback(ENDS))
+        received(world, callback(FAILED, event_id="e2"))
+        world.crash_before = len(world.effects) + point
+        try:
+            call_it(world, TOOL)
+        except Crash:
+            world.crash_before = None
+            world.ledger.fence += 1
+            call_it(world, TOOL)
+        else:
+            break
+        assert (world.row.state, world.row.contradicted) == (State.SUCCEEDED, True)
+    assert point > 10
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "contradicted"), [(200, FAILED, True), (200, ENDS, False), (400, ENDS, True)]
+)
+def test_a_callback_beside_an_answer_that_is_the_end(status, body, contradicted):
+    """It comes while the request is out, and nothing is a job: it is filed, not forgotten."""
+    world = world_of(None)
+
+    def answer(send):
+        assert received(world, callback(body, key=world.row.key)) == "kept"
+        return json_answer(status, {})
+
+    world.answer = answer
+    call_it(world, TOOL)
+    assert (world.row.contradicted, len(filed(world))) == (contradicted, 1)
+
+
+def test_a_finished_session_files_nothing():
+    """It is only read."""
+    world = left(TOOL, BARE)
+    received(world)
+    world.ledger.keep_event(tenant="", event=callback(FAILED, event_id="e2"))
+    world.ledger.state = SessionState.FINISHED
+    assert call_it(world, TOOL).status == "succeeded"
+    assert len(filed(world)) == 1
 
 
 def test_a_callback_while_the_request_is_out_is_kept():

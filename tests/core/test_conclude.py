@@ -64,7 +64,7 @@ F, U, R, S, A = State.FAILED, State.UNKNOWN, State.READY, State.SUCCEEDED, State
 NONE, POSSIBLE = Effect.NONE, Effect.POSSIBLE
 FIRST = {
     Verdict.SUCCESS: (S, None, UNSET),
-    Verdict.ACCEPTED: (A, None, UNSET),
+    Verdict.ACCEPTED: (A, Reason.UNTRACKED, UNSET),
     Verdict.JOB_ENDED: (S, Reason.JOB_ENDED, UNSET),
     Verdict.REFUSED: (F, Reason.REFUSED, NONE),
     Verdict.NOT_SENT: (R, Reason.RETRY_AFTER, UNSET),
@@ -87,7 +87,7 @@ AFTER_AMBIGUITY = FIRST | {
 }
 READS = {
     Verdict.SUCCESS: (S, None, UNSET),
-    Verdict.ACCEPTED: (A, None, UNSET),
+    Verdict.ACCEPTED: (A, Reason.UNTRACKED, UNSET),
     Verdict.JOB_ENDED: (S, Reason.JOB_ENDED, UNSET),
     Verdict.REFUSED: (F, Reason.REFUSED, NONE),
     Verdict.NOT_SENT: (R, Reason.RETRY_AFTER, UNSET),

@@ -45,7 +45,7 @@ def test_a_result_whose_token_is_wanting_is_fetched_later():
     assert world.row.resume_at > world.ledger.clock.now
 
 
-@pytest.mark.parametrize("trouble", [LOST, json_answer(503), json_answer(401), json_answer(429)])
+@pytest.mark.parametrize("trouble", [LOST, json_answer(503), json_answer(429)])
 def test_a_result_that_cannot_be_fetched_now_is_asked_for_again(trouble):
     """The job's end is not written before its result is there."""
     end = json_answer(200, {"status": "succeeded", "result_url": "/r"})

@@ -49,6 +49,7 @@ STATUSES = {
     "location-202": ("location", 202, {}, "running"),
     "location-202-tells": ("location", 202, {"status": "failed"}, "failed"),
     "location-result": ("location", 200, {"id": "x"}, "succeeded"),
+    "location-list": ("location", 200, [1, 2], "succeeded"),
     "location-empty-result": ("location", 204, None, "succeeded"),
     "location-202-not-done": ("location", 202, {"done": False, "status": "success", "result": None}, "running"),
     "location-status": ("location", 200, {"status": "queued"}, "running"),
@@ -109,6 +110,7 @@ def test_a_web_page_is_no_result(kind, body, says):
         ({"status": "failed", "errors": ["a"]}, (None, False), None, ["a"], False),
         ({"done": True}, (None, False), None, None, True),
         ({"done": True, "status": 7}, (None, False), None, None, True),
+        ({"status": "failed", "summary": {"failed": 3}}, ({"summary": {"failed": 3}}, True), None, None, False),
         ({"done": True, "response": 1}, (1, True), None, None, False),
     ],
 )

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from agent_runtime._core.job_start import LONGEST_HINT, job_answer, may_ask, parsed, poll_hint, start_of
+from agent_runtime._core.job_start import LONGEST_HINT, job_answer, parsed, poll_hint, start_of
 from agent_runtime._model import Answer, BodyState, Request
 from agent_runtime.config import PollPolicy
 from agent_runtime.config.jobs import JobAdapter, JobStart
@@ -26,11 +26,13 @@ FORMS = {
     "operation-location-200": (started({}, status=200, headers=OPERATION), "POST", "operation-location", "/op"),
     "operation-location-201": (started({}, status=201, headers=OPERATION), "PUT", "operation-location", "/op"),
     "operation-before-azure": (started({}, headers=AZURE | OPERATION), "POST", "operation-location", "/op"),
+    "azure-201": (started({}, status=201, headers=AZURE), "PUT", "azure-async", "/az"),
     "azure-before-location": (started({}, headers=AZURE | LOCATION), "POST", "azure-async", "/az"),
     "empty-header-is-none": (started({}, headers={"Operation-Location": ""} | LOCATION), "POST", "location", "/l"),
     "aip-202": (started(AIP), "POST", "aip", "/v1/operations/7"),
     "aip-200": (started(AIP, status=200), "POST", "aip", "/v1/operations/7"),
     "aip-before-location": (started(AIP, headers=LOCATION), "POST", "aip", "/v1/operations/7"),
+    "aip-done": (started({"name": "v1/x", "done": True}), "POST", "aip", "/v1/x"),
     "aip-with-version": (started(AIP | {"name": "v1/operations/7"}), "POST", "aip", "/v1/operations/7"),
     "location": (started({}, headers=LOCATION), "POST", "location", "/l"),
     "location-before-body": (started(headers=LOCATION), "POST", "location", "/l"),
@@ -45,7 +47,6 @@ FORMS = {
     "bare-without-a-body": (started(None), "POST", "bare", None),
     "bare-not-json": (Answer(status=202, body=b"accepted"), "POST", "bare", None),
     "bare-cut": (Answer(status=202, body=b"{}", body_state=BodyState.CUT), "POST", "bare", None),
-    "bare-elsewhere": (started({"status_url": "https://evil.test/s"}), "POST", "bare", None),
     "bare-nowhere": (started({"status_url": "/a b"}), "POST", "bare", None),
     "bare-links-are-no-object": (started({"links": ["/s"]}), "POST", "bare", None),
 }
@@ -157,14 +158,29 @@ def test_what_a_start_tells_is_kept():
     assert (found.poll_after, found.estimated, found.job_id) == (30.0, 240.0, "job_7f21c")
 
 
-def test_an_allowed_origin_may_be_asked_and_no_other():
-    """What is no URL at all is nowhere."""
-    other = "https://jobs.test/s"
-    assert start(started({"status_url": other}), origins=("https://jobs.test",)).url == other
-    policy = PollPolicy(origins=("https://jobs.test",))
-    assert may_ask(TARGET, TARGET, policy)
-    assert not may_ask("https://jobs.test:8443/s", TARGET, policy)
-    assert not may_ask("mailto:x", TARGET, policy)
+OTHER = "https://jobs.test/s"
+
+
+@pytest.mark.parametrize(
+    ("answer", "policy", "url", "obstacle"),
+    [
+        (started({"status_url": OTHER}), {}, OTHER, "elsewhere"),
+        (started({"status_url": OTHER}), {"origins": ("https://jobs.test",)}, OTHER, None),
+        (started({"status_url": OTHER, "links": {"self": "/s"}}), {}, f"{ORIGIN}/s", None),
+        (started({"links": {"self": OTHER}}), {}, OTHER, "elsewhere"),
+        (started({}, headers={"Location": OTHER}), {}, OTHER, "elsewhere"),
+        (started({"status_url": OTHER}, status=200), {"on_200": True}, OTHER, "elsewhere"),
+    ],
+)
+def test_a_status_url_of_another_origin_is_kept(answer, policy, url, obstacle):
+    """One that may be asked goes first; else the job is where the tool says, whether anybody may ask there or not."""
+    found = start(answer, **policy)
+    assert (found.url, found.obstacle) == (url, obstacle)
+
+
+def test_a_link_of_another_origin_is_no_job_under_a_declared_200():
+    """There it may point to anything."""
+    assert start(json_answer(200, {"links": {"self": OTHER}}), on_200=True) is None
 
 
 @pytest.mark.parametrize(

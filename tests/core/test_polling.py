@@ -350,7 +350,7 @@ def test_a_look_that_loses_the_race_changes_nothing(poll, filed):
     ("body", "state", "reason"),
     [
         ({}, State.UNKNOWN, Reason.JOB_GONE),
-        ({"job_id": "j"}, State.ACCEPTED, None),
+        ({"job_id": "j"}, State.ACCEPTED, Reason.UNTRACKED),
         (STARTED, State.SUCCEEDED, Reason.JOB_ENDED),
     ],
 )

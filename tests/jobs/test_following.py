@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING
 
 import httpx
@@ -205,7 +206,7 @@ def test_A38_links_of_the_same_origin_are_polled_with_the_token(api: JobApi, loc
     ["//evil.test/j", "https://evil.test/j", "http://tools.example.com/j", "https://tools.example.com:8443/j"],
 )
 def test_A38_links_of_another_origin_are_not_followed(api: JobApi, location: str) -> None:
-    """Nothing is sent there; the outcome says why, the URL is kept in the row, and the job is in `attention()`."""
+    """Nothing is sent there; the outcome says why, the URL is kept, and the job stands in `attention()` at once."""
     tool = transcode()
     api.starts[0] = httpx.Response(202, headers={"Location": location})
     runtime = api.runtime(tool, auth=StaticToken(token="secret"))
@@ -214,8 +215,29 @@ def test_A38_links_of_another_origin_are_not_followed(api: JobApi, location: str
     assert "not on the tool's origin" in outcome.message
     assert outcome.status_url is not None
     assert outcome.status_url.endswith("/j")
-    api.stage.clock.advance(3600)
-    assert [matter.kind for matter in runtime.attention()] == ["stalled"]
+    (matter,) = runtime.attention()
+    assert (matter.kind, api.posts) == ("untracked", 1)
+    assert "nothing was sent there" in matter.message
+
+
+def test_a_status_url_of_another_origin_is_said_to_be_that(everywhere: JobApi) -> None:
+    """In the body as in a header: not "nowhere to ask", but where, why not, and what allows it; then it is followed."""
+    api, tool, other = everywhere, transcode(), "https://status.example.com"
+    api.starts[0] = start(status_url=f"{other}/j/1")
+    heard: list[str] = []
+    runtime = api.runtime(tool, on_attention=lambda matter: heard.append(matter.message))
+    with runtime.open("film") as session:
+        outcome = session.try_call(tool, ARGS)
+    assert (outcome.status, outcome.status_url, api.gets) == ("pending", f"{other}/j/1", [])
+    for said in (outcome.message, outcome.for_model()["message"], *heard):
+        assert "not on the tool's origin but on https://status.example.com:443, so nothing was sent there" in said
+        assert "PollPolicy(origins=...)" in said
+    assert (len(heard), runtime.notify()) == (1, 0)
+    allowed = transcode(origins=(other,))
+    later = api.runtime(allowed, auth=StaticToken(token="secret"))
+    assert later.open("film").call(allowed, ARGS).value == RESULT
+    assert "Authorization" not in api.gets[0][0].headers
+    assert (later.attention(), api.posts) == ([], 1)
 
 
 def test_L9_an_allowed_origin_is_polled_bare(api: JobApi) -> None:
@@ -349,19 +371,24 @@ def test_errors_that_cannot_be_fetched_change_nothing(api: JobApi) -> None:
         session.errors("step_009")
 
 
-def test_a_bare_202_is_accepted_and_untracked(api: JobApi) -> None:
-    """Nothing to ask and no callback declared: pending at once, the reason in words, then in `attention()`."""
-    tool = transcode()
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_bare_202_is_accepted_and_untracked(everywhere: JobApi, detach: bool) -> None:
+    """Nothing to ask and no callback declared: pending, in `attention()` at once, told of once, until it is decided."""
+    api, tool = everywhere, transcode()
     api.starts[0] = httpx.Response(202)
-    runtime = api.runtime(tool)
+    heard: list[str] = []
+    runtime = api.runtime(tool, on_attention=lambda matter: heard.append(matter.kind))
     began = api.stage.clock.wall()
-    outcome = runtime.open("film").try_call(tool, ARGS)
+    session = runtime.open("film")
+    outcome = session.try_call(tool, ARGS, detach=detach)
     assert (outcome.status, outcome.job_id, outcome.status_url) == ("pending", None, None)
     assert "neither where to ask" in outcome.message
     assert api.stage.clock.wall() == began
-    api.stage.clock.advance(300)
     (matter,) = runtime.attention()
-    assert matter.kind == "untracked"
+    assert (matter.kind, matter.reason) == ("untracked", "untracked")
+    session.close()
+    api.stage.clock.advance(3600)
+    assert (runtime.notify(), heard) == (0, ["untracked"])
     runtime.decide(matter.id, succeeded=True, by="ana", evidence="seen", result=1)
     assert runtime.resume("film").call(tool, ARGS).value == 1
 
@@ -386,6 +413,52 @@ def test_a_result_that_cannot_be_had_is_missing(api: JobApi, place: str) -> None
     outcome = api.runtime(tool).open("film").try_call(tool, ARGS)
     assert (outcome.status, outcome.result_state, outcome.ok) == ("succeeded", "missing", False)
     assert "evil.test" not in {request.url.host for request, _ in api.seen}
+
+
+@pytest.mark.parametrize("page", ["status", "result"])
+def test_a_redirect_to_another_origin_is_known_at_once(api: JobApi, page: str) -> None:
+    """Nothing goes there. Of the job's state nobody can learn more; of a result it is known that it cannot be had."""
+    tool = transcode()
+    away = httpx.Response(302, headers={"Location": "https://login.example.org/?next=job"})
+    api.script(away if page == "status" else {"status": "succeeded", "result_url": "/films/1"})
+    api.pages["/films/1"] = away
+    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    began = api.stage.clock.wall()
+    outcome = runtime.open("film").try_call(tool, ARGS)
+    assert {request.url.host for request, _ in api.seen} == {"tools.example.com"}
+    assert api.stage.clock.wall() - began < 60
+    if page == "result":
+        assert (outcome.status, outcome.result_state, runtime.attention()) == ("succeeded", "missing", [])
+        return
+    assert (outcome.status, outcome.state, outcome.reason) == ("pending", "accepted", "untracked")
+    assert "redirects to https://login.example.org:443" in outcome.message
+    assert [matter.kind for matter in runtime.attention()] == ["untracked"]
+
+
+@pytest.mark.parametrize("page", ["status", "result", "unreadable status"])
+def test_an_answer_beyond_the_body_limit_is_asked_for_once(api: JobApi, page: str) -> None:
+    """A job that says it succeeded has; its result is unreadable. One whose state is behind the limit is a matter."""
+    tool = transcode()
+    long = {"frames": "x" * 4000}
+    scripts = {
+        "status": {"job_id": "j", "status": "succeeded", "done": True, "result": long},
+        "result": {"status": "succeeded", "result_url": "/films/1"},
+        "unreadable status": {"result": long, "status": "succeeded"},
+    }
+    api.script(scripts[page])
+    api.pages["/films/1"] = long
+    runtime = api.runtime(tool, body_limit=2000)
+    began = api.stage.clock.wall()
+    outcome = runtime.open("film").try_call(tool, ARGS)
+    assert (len(api.gets), api.posts) == (2 if page == "result" else 1, 1)
+    assert api.stage.clock.wall() - began < 60
+    if page == "unreadable status":
+        assert (outcome.state, outcome.reason) == ("accepted", "untracked")
+        assert "longer than the body limit" in outcome.message
+        assert [matter.kind for matter in runtime.attention()] == ["untracked"]
+        return
+    assert (outcome.status, outcome.result_state, outcome.ok) == ("succeeded", "unreadable", False)
+    assert len(outcome.raw) == 2000
 
 
 def test_the_start_may_name_the_place_of_the_result(api: JobApi) -> None:
@@ -442,6 +515,45 @@ def test_a_second_401_ends_the_try_and_not_the_job(api: JobApi) -> None:
     assert "refused a fresh token" in outcome.message
     assert session.try_call(tool, ARGS).status == "succeeded"
     assert api.posts == 1
+
+
+def test_a_401_on_a_results_page_renews_the_token_once(api: JobApi) -> None:
+    """As on the status URL: at once, and then the step waits for a person; no POST, and nothing is asked in a loop."""
+    tool = transcode()
+    api.script({"status": "succeeded", "result_url": "/films/1"})
+    answers = iter([401, {"film": 1}])
+    api.pages["/films/1"] = lambda request: next(answers)
+    runtime = api.runtime(tool, auth=TokenCallable(function=lambda: f"t{len(api.seen)}"))
+    assert runtime.open("film").call(tool, ARGS).value == {"film": 1}
+    assert api.by_path == {"/v1/transcode": 1, "/v1/jobs/job_7f21c": 1, "/films/1": 2}
+    sent = [request.headers["Authorization"] for request, _ in api.gets[-2:]]
+    assert sent[0] != sent[1]
+    api.pages["/films/1"] = 401
+    outcome = runtime.open("second").try_call(tool, ARGS)
+    assert (outcome.state, api.by_path["/films/1"]) == ("accepted", 4)
+    assert "refused a fresh token" in outcome.message
+
+
+@pytest.mark.parametrize("page", ["status", "result"])
+def test_claims_that_a_look_is_answered_with_are_a_persons_matter(api: JobApi, page: str) -> None:
+    """Pending, with the claims in what has to be brought: one request, no other token, and the next try goes on."""
+    tool = transcode()
+    packed = base64.b64encode(b'{"access_token":{"acrs":{"essential":true}}}').decode()
+    header = f'Bearer error="insufficient_claims", claims="{packed}"'
+    challenge = httpx.Response(401, headers={"WWW-Authenticate": header})
+    end = {"status": "succeeded", "result_url": "/films/1"}
+    api.script(challenge if page == "status" else end)
+    api.pages["/films/1"] = challenge
+    made: list[int] = []
+    auth = TokenCallable(function=lambda: f"t{made.append(1) or len(made)}")
+    session = api.runtime(tool, auth=auth).open("film")
+    outcome = session.try_call(tool, ARGS)
+    assert (outcome.state, outcome.status, len(api.gets)) == ("accepted", "pending", 1 if page == "status" else 2)
+    assert "acrs" in outcome.error["claims"]
+    assert "sign in again" in outcome.message
+    assert len(made) == len(api.seen)
+    api.script(DONE)
+    assert session.call(tool, ARGS).value == RESULT
 
 
 def test_START_is_the_sources_body() -> None:

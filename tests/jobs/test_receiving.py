@@ -38,6 +38,45 @@ def test_A39_a_callback_before_the_202_is_kept_and_applied(everywhere: JobApi) -
     assert api.gets == []
 
 
+@pytest.mark.parametrize("ends", [(DONE, FAILED), (FAILED, DONE)], ids=["failed after", "failed before"])
+def test_A39_two_callbacks_before_the_202_that_contradict_each_other(everywhere: JobApi, ends: tuple[Any, Any]) -> None:
+    """The first is the end, the second stands in `attention()` as if it had come after it, and is told of once."""
+    api, tool = everywhere, transcode(webhook=True)
+    receiver = api.runtime(tool)
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        for number, one in enumerate(ends):
+            assert deliver(api, receiver, event(one, f"e{number}")) == "kept"
+            api.stage.clock.advance(1)
+        return httpx.Response(202, json=start())
+
+    api.starts[0] = answers
+    heard: list[str] = []
+    runtime = api.runtime(tool, on_attention=lambda matter: heard.append(matter.kind))
+    with runtime.open("film") as session:
+        outcome = session.try_call(tool, ARGS)
+    assert (outcome.status, outcome.reason) == (ends[0]["status"], "callback")
+    (matter,) = runtime.attention()
+    assert (matter.kind, heard) == ("contradicted", ["contradicted"])
+    assert (receiver.receive(event(ends[1], "e1")), api.gets) == ("seen", [])
+
+
+def test_a_callback_that_contradicts_the_answer_itself_is_not_forgotten(everywhere: JobApi) -> None:
+    """The tool calls back "failed" while it answers 200: the answer stands, and somebody hears of it."""
+    api, tool = everywhere, transcode(webhook=True)
+    receiver = api.runtime(tool)
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        key = request.headers["Idempotency-Key"]
+        assert deliver(api, receiver, event(FAILED, job_id=None, key=key)) == "kept"
+        return httpx.Response(200, json={"film": 1})
+
+    api.starts[0] = answers
+    runtime = api.runtime(tool)
+    assert runtime.open("film").call(tool, ARGS).value == {"film": 1}
+    assert [matter.kind for matter in runtime.attention()] == ["contradicted"]
+
+
 def deliver(api: JobApi, runtime: Any, one: CallbackEvent) -> str:
     """Deliver an event from inside a request: of the async face on a loop of its own."""
     if not api.stage.is_async:

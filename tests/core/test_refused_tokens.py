@@ -1,0 +1,124 @@
+"""A 401 to a GET: one fresh token, then a person; what a person has to bring is said, and no refresh is wasted."""
+
+import base64
+import json
+
+import pytest
+
+from agent_runtime import ToolContract
+from agent_runtime._core.effects import NoCredential
+from agent_runtime._model import State
+from agent_runtime.config import HttpLookup, Member
+from tests.core.job_world import ENDS, RUNS, STARTED, call_it, followed, job_tool, left, started, world_of
+from tests.core.world import LOST, json_answer
+
+CLAIMS = '{"access_token":{"nbf":{"essential":true}}}'
+PACKED = base64.b64encode(CLAIMS.encode()).decode()
+CHALLENGE = json_answer(
+    401, None, (("WWW-Authenticate", f'Bearer realm="", error="insufficient_claims", claims="{PACKED}"'),)
+)
+REFUSED, ENDED = json_answer(401), json_answer(200, ENDS)
+FETCH = json_answer(200, {"status": "succeeded", "result_url": "/r"})
+RESULT = json_answer(200, 7)
+LOOKUP = HttpLookup(url="/operations/{key}", done=Member(name="state", equals="done"))
+LOOKED_UP = job_tool(ToolContract(lookup=LOOKUP))
+DONE = json_answer(200, {"state": "done"})
+
+
+def tokens(world):
+    return [dict(one.headers).get("Authorization", "")[-2:] for one in world.polls]
+
+
+def error(world):
+    return json.loads(world.row.error)
+
+
+@pytest.mark.parametrize(
+    ("polls", "sent"),
+    [
+        ([REFUSED, ENDED], ["t1", "t2"]),
+        ([FETCH, REFUSED, RESULT], ["t1", "t1", "t2"]),
+        ([FETCH, REFUSED, json_answer(503), FETCH, REFUSED, RESULT], ["t1", "t1", "t2", "t2", "t2", "t3"]),
+    ],
+)
+def test_one_fresh_token_is_tried_at_once(polls, sent):
+    """For the job's state and for the page of its result alike."""
+    world = followed(*polls)
+    assert (world.row.state, tokens(world)) == (State.SUCCEEDED, sent)
+    assert len(world.sends) == 1
+
+
+@pytest.mark.parametrize(("polls", "looks"), [([REFUSED], 2), ([FETCH, REFUSED], 3)])
+def test_a_second_refusal_waits_for_a_person(polls, looks):
+    """The job stands as it stood, is due again later, and the next try goes on."""
+    world = world_of(started(), *polls)
+    outcome = call_it(world, job_tool())
+    assert (outcome.status, len(world.polls), world.token.number) == ("pending", looks, 2)
+    assert "refused a fresh token" in outcome.message
+    assert error(world)["error"] == "token_required"
+    assert world.row.resume_at > world.ledger.clock.now
+    world.answer = lambda _: ENDED
+    assert call_it(world, job_tool()).status == "succeeded"
+
+
+@pytest.mark.parametrize("polls", [[CHALLENGE], [FETCH, CHALLENGE]])
+def test_a_challenge_for_claims_is_a_persons_matter_at_once(polls):
+    """No refresh, no second request: the same proof would be refused again. The claims stand in the outcome."""
+    world = world_of(started(), *polls)
+    outcome = call_it(world, job_tool())
+    assert (len(world.polls), world.token.number) == (len(polls), 1)
+    assert outcome.error["claims"] == CLAIMS
+    assert outcome.error["code"] == "insufficient_claims"
+    assert "let the user sign in again, with the claims that it names" in outcome.message
+    assert (outcome.state, world.row.resume_at > world.ledger.clock.now) == ("accepted", True)
+
+
+def test_what_was_wanted_is_forgotten_once_it_is_there():
+    """A look that is answered leaves nothing of it in the row."""
+    world = world_of(started(), CHALLENGE, json_answer(200, RUNS), ENDED)
+    assert call_it(world, job_tool()).error is not None
+    assert call_it(world, job_tool(), "next").error is None
+
+
+def test_a_look_up_is_told_apart_in_the_same_way():
+    """A fresh token once; claims at once; the step stays unknown, and says what has to be brought."""
+    world = world_of(LOST, REFUSED, DONE)
+    assert call_it(world, LOOKED_UP).status == "succeeded"
+    assert (tokens(world), len(world.waits)) == (["t1", "t2"], 1)  # the wait is that before the first look-up
+    world = world_of(LOST, REFUSED)
+    assert "the look-up refused a fresh token" in call_it(world, LOOKED_UP).message
+    assert len(world.polls) == 2
+    world = world_of(LOST, CHALLENGE)
+    outcome = call_it(world, LOOKED_UP)
+    assert (outcome.status, len(world.polls), world.token.number) == ("unknown", 1, 1)
+    assert outcome.error["claims"] == CLAIMS
+    assert "let the user sign in again" in outcome.message
+    assert [seen.kind for _, seen in world.ledger.evidence].count("lookup") == 1
+
+
+def test_claims_that_repeat_our_own_token_are_not_kept():
+    """A server may echo what it was sent."""
+    echo = base64.b64encode(b'{"seen":"Bearer t1"}').decode()
+    challenge = json_answer(401, None, (("WWW-Authenticate", f'Bearer error="insufficient_claims", claims="{echo}"'),))
+    assert "claims" not in call_it(world_of(started(), challenge), job_tool()).error
+
+
+def test_a_streams_want_of_a_person_is_not_the_polls():
+    """A result that cannot be fetched yet is asked for again in the same run, as without a stream."""
+    tool = job_tool(stream="events")
+    start = started(STARTED | {"events": "/v1/events"})
+    world = left(tool, start, FETCH, json_answer(503), FETCH, RESULT)
+    world.token.say = [NoCredential("required", "sign in")]
+    outcome = call_it(world, tool)
+    assert (outcome.value, world.closed) == (7, 0)
+    assert len(world.polls) == 4
+
+
+def test_an_allowed_origin_that_wants_credentials_gets_none():
+    """There is nothing to renew, and it is said that none are sent there."""
+    start = started({"status_url": "https://jobs.test/j"})
+    for answer in (REFUSED, CHALLENGE):
+        world = world_of(start, answer)
+        outcome = call_it(world, job_tool(origins=("https://jobs.test",)))
+        assert "where no credentials are sent" in outcome.message
+        assert (len(world.polls), world.token.number) == (1, 1)
