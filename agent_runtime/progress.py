@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
+from agent_runtime._model.quoting import quoted
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from agent_runtime._core.job_progress import JobProgress
+
+
+LINE = 80
 
 
 def terminal_progress(console: Any = None) -> TerminalProgress:
@@ -60,10 +64,10 @@ class TerminalProgress:
     def __call__(self, seen: JobProgress) -> None:
         """Show what a look at a job said."""
         percent = _percent(seen)
-        said = _said(seen)
+        said = quoted(_said(seen), LINE)
         self.lines[seen.step] = said
         if seen.step not in self._tasks:
-            description = f"{seen.step} {seen.tool}"
+            description = quoted(f"{seen.step} {seen.tool}", LINE)
             self._tasks[seen.step] = self._progress.add_task(description, total=None, said=said)
         total = None if percent is None else 100.0
         self._progress.update(self._tasks[seen.step], total=total, completed=percent or 0.0, said=said)

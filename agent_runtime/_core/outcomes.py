@@ -22,6 +22,7 @@ from agent_runtime._model import (
     Status,
     ToolResult,
 )
+from agent_runtime._model.quoting import quoted, quoted_json
 from agent_runtime._model.words import BECAUSE as BECAUSE  # noqa: PLC0414  the table belongs to this module's readers too
 from agent_runtime._model.words import Sentence, seen_by_transport, sentences, since_settled, why_of
 from agent_runtime.errors import (
@@ -53,6 +54,8 @@ STATUS: Final = {
     State.FAILED: Status.FAILED,
     State.CANCELLED: Status.CANCELLED,
 }
+SAID: Final = 600
+"""Characters of what a tool said that a message quotes."""
 KIND: Final = {Reason.APPROVAL: "approval", Reason.AUTH: "auth"}
 
 
@@ -244,10 +247,10 @@ def _said(outcome: Outcome) -> str:
         return ""
     if error.get("seen_by") == "transport":
         detail = str(error.get("detail") or "")
-        return _text(seen_by_transport(outcome), f"Its text: {detail[:600]}" if detail else "")
+        return _text(seen_by_transport(outcome), f"Its text: {quoted(detail, SAID)}" if detail else "")
     who = "There is no token that can be used" if error.get("seen_by") == "authorisation" else "It said"
-    text = json.dumps({name: value for name, value in error.items() if name != "seen_by"}, ensure_ascii=False)
-    return f"{who}: {text[:600]}"
+    told = {name: value for name, value in error.items() if name != "seen_by"}
+    return f"{who}: {quoted_json(told, SAID)}"
 
 
 def moment_text(moment: float, now: float | None) -> str:

@@ -11,6 +11,7 @@ import string
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_runtime._model.quoting import JOB_ID, URL, quoted, quoted_counts, quoted_json
 from agent_runtime._model.states import Effect, Reason, ResultState, State, Status
 from agent_runtime.errors import ConfigError
 
@@ -221,10 +222,7 @@ def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[
         "step": outcome.step,
         "message": " ".join(part for part in (happened, why, since_settled(outcome, words), advice) if part),
     }
-    for name in ("operation_id", "job_id", "status_url", "kind", "counts", "errors_url"):
-        value = getattr(outcome, name)
-        if value is not None:
-            said[name] = dict(value) if name == "counts" else value
+    said |= _of_its_job(outcome)
     if outcome.status in {Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS}:
         said.update(_result(outcome))
     elif outcome.error and outcome.error.get("seen_by") == "transport":
@@ -232,6 +230,19 @@ def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[
     elif outcome.error:
         said["tool_said_untrusted"] = _quote(outcome.error)
     return said
+
+
+def _of_its_job(outcome: Outcome) -> dict[str, Any]:
+    """Return ids and what the tool told of its job: its words, so quoted."""
+    said: dict[str, Any] = {
+        "operation_id": outcome.operation_id,
+        "job_id": None if outcome.job_id is None else quoted(outcome.job_id, JOB_ID),
+        "status_url": None if outcome.status_url is None else quoted(outcome.status_url, URL),
+        "kind": outcome.kind,
+        "counts": None if outcome.counts is None else quoted_counts(outcome.counts),
+        "errors_url": None if outcome.errors_url is None else quoted(outcome.errors_url, URL),
+    }
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def since_settled(outcome: Outcome, words: Mapping[str, str] | None = None) -> str:
@@ -293,5 +304,4 @@ def _json(value: Any) -> str:
 
 
 def _quote(error: dict[str, Any]) -> str:
-    text = json.dumps(error, ensure_ascii=False)
-    return text if len(text) <= QUOTE else text[:QUOTE] + " [cut]"
+    return quoted_json(error, QUOTE)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_runtime._core.handles import handle_of
 from agent_runtime._model import Reason
+from agent_runtime._model.quoting import CELL, JOB_ID, quoted
 from agent_runtime._model.words import say
 from agent_runtime._session.table import render
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from agent_runtime._model import RunningJob
 
 TASK_LENGTH = 80
+JOB_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ def _view(job: RunningJob) -> JobView:
 
 def _row(view: JobView) -> list[str]:
     progress = "" if view.progress is None else f"{view.progress:g} %"
-    job = view.job_id or view.status_url or "untracked"
+    job = quoted(view.job_id or view.status_url or "untracked", JOB_LENGTH)
     return [view.session, view.step, view.owner or "", view.tool, view.task, job, _time(view.started_at), progress]
 
 
@@ -106,12 +108,12 @@ def _time(moment: float) -> str:
 
 def _told(view: JobView) -> dict[str, Any]:
     told = {
-        "session": view.session,
-        "owner": view.owner,
+        "session": quoted(view.session, CELL),
+        "owner": None if view.owner is None else quoted(view.owner, CELL),
         "step": view.step,
         "tool": view.tool,
-        "task": view.task,
-        "job_id": view.job_id,
+        "task": quoted(view.task, TASK_LENGTH),
+        "job_id": None if view.job_id is None else quoted(view.job_id, JOB_ID),
         "started_at": _time(view.started_at),
         "progress_percent": view.progress,
         "status": "timed_out" if view.timed_out else "pending",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_runtime._core.book import Book
 from agent_runtime._core.explain import what_next
+from agent_runtime._model.quoting import cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,18 +43,18 @@ class StepTable(list[StepView]):
     """A list of steps that prints as a table."""
 
     def __str__(self) -> str:
-        rows = [[_cell(getattr(view, name)) for name in StepView.COLUMNS] for view in self]
+        rows = [[_text(getattr(view, name)) for name in StepView.COLUMNS] for view in self]
         return render([*StepView.COLUMNS], rows)
 
 
 def render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return rows of text under a header, columns padded to their widest cell."""
-    lines = [list(header), *map(list, rows)]
+    """Return rows of text under a header, columns padded to their widest cell; nothing in a cell is obeyed."""
+    lines = [list(header), *(list(map(cell, row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def _cell(value: Any) -> str:
+def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 

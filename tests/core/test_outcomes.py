@@ -215,8 +215,8 @@ def test_the_tools_own_text_is_quoted_cut_and_marked():
     assert "ignore" not in short.for_model()["message"]
     long = told(State.FAILED, reason=Reason.REFUSED, effect=Effect.NONE, error=json.dumps({"d": "x" * 900}).encode())
     quoted = long.for_model()["tool_said_untrusted"]
-    assert quoted.endswith(" [cut]")
-    assert len(quoted) == QUOTE + len(" [cut]")
+    assert quoted.endswith("…")
+    assert len(quoted) == QUOTE
     assert len(str(error_of(long))) < 1000
 
 
