@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.job_start import NOT_JSON, job_answer, json_of, number, parsed, poll_hint
+from agent_runtime._core.job_start import HEADERS, NOT_JSON, job_answer, json_of, number, parsed, poll_hint
 from agent_runtime.config.jobs import JobReading, JobStatus
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ WORDS: Final[dict[str, JobStatus]] = {
     "canceled": "cancelled",
     "cancelled": "cancelled",
 }
-AZURE: Final = frozenset({"operation-location", "azure-async"})
+AZURE: Final = frozenset(protocol for _, protocol in HEADERS)
 GOOD: Final = frozenset({"succeeded", "completed_with_errors"})
 RESULT_URLS: Final = ("resourceLocation", "result_url", "resultUrl")
 RESULTS: Final = ("result", "response", "output")

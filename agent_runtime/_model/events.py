@@ -15,7 +15,6 @@ class CallbackEvent:
         job_id: the job that it is about, or None; key: the idempotency key, or None. One of them has to be known.
         body: the raw bytes that were signed.
         received_at: UTC epoch seconds, by the database's clock.
-        applied: its operation has been told.
         tenant: whose it is; told by the ledger.
     """
 
@@ -25,5 +24,4 @@ class CallbackEvent:
     key: str | None
     body: bytes
     received_at: float = 0.0
-    applied: bool = False
     tenant: str = ""

@@ -141,8 +141,8 @@ class Reserve:
 class Advance:
     """Change one operation if it still has the version that was seen.
 
-    ``fence`` is None only for a person's decision, which needs no lease. ``settled_ok`` is False: an operation that is
-    settled is never changed but for ``contradicted``.
+    ``fence`` is None where no lease is needed: a person's decision, a callback, a look at a job that nobody holds. An
+    operation that is settled is never changed; what speaks against its end is filed (`File`).
     """
 
     write_id: str

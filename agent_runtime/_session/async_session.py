@@ -6,19 +6,21 @@ import asyncio
 import inspect
 import weakref
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from agent_runtime._core import values
 from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
-from agent_runtime._core.desk import Following
 from agent_runtime._core.effects import Job, ask
 from agent_runtime._core.ending import finish
 from agent_runtime._core.places import Taken
 from agent_runtime._core.reissue import reissue
 from agent_runtime._core.reserving import refuse_unawaited
 from agent_runtime._model import Outcome, SessionState, ToolResult
+from agent_runtime._session.hold import dropped
 from agent_runtime._session.session_jobs import AsyncSessionJobs, settling
-from agent_runtime._session.shared import logger, raised_or_all
+from agent_runtime._session.shared import raised_or_all
+from agent_runtime._session.telling import notify_quietly_async
+from agent_runtime._session.ways import Ways, following_of
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnknownTool, UnsettledStep
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
     from agent_runtime._core.job_progress import JobProgress
     from agent_runtime._core.places import Place
-    from agent_runtime._session.hold import Hold
     from agent_runtime._session.opening import Opening
     from agent_runtime._session.runtime import AsyncRuntime
     from agent_runtime.config import AnyTool, SubjectToken
@@ -104,6 +105,16 @@ class AsyncSession(AsyncSessionJobs):
             name, wait=wait, subject_token=subject_token, reissue_failed=reissue_failed, finish=finish
         )
 
+    @overload
+    def call(
+        self, tool: AnyTool | str, args: object = None, *, detach: Literal[False] = False, **ways: Unpack[Ways]
+    ) -> Coroutine[Any, Any, ToolResult[Any]]: ...
+
+    @overload
+    def call(
+        self, tool: AnyTool | str, args: object = None, *, detach: Literal[True], **ways: Unpack[Ways]
+    ) -> Coroutine[Any, Any, Outcome]: ...
+
     def call(
         self,
         tool: AnyTool | str,
@@ -114,8 +125,9 @@ class AsyncSession(AsyncSessionJobs):
         expires_at: float | None = None,
         after_unknown: str | None = None,
         allow_partial: bool = False,
+        detach: bool = False,
         on_progress: Callable[[JobProgress], Any] | None = None,
-    ) -> Coroutine[Any, Any, ToolResult[Any]]:
+    ) -> Coroutine[Any, Any, ToolResult[Any] | Outcome]:
         """Call a tool as the next step and return its result; a recorded step returns at once, without a request.
 
         Args:
@@ -126,6 +138,8 @@ class AsyncSession(AsyncSessionJobs):
             expires_at: UTC epoch seconds after which no attempt begins.
             after_unknown: ``continue`` lets this call go on past another tool's unsettled step.
             allow_partial: return a result with errors in it instead of raising `PartialResult`.
+            detach: leave a job to itself once it is started, and return the `Outcome`: ``pending``, with its id. It is
+                done only where the tool answered with its result at once.
             on_progress: hears of each look at a job that the tool runs.
 
         Raises:
@@ -133,8 +147,9 @@ class AsyncSession(AsyncSessionJobs):
             ConfigError: a call that cannot work; nothing was written or sent.
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
-        call = self._prepare(tool, args, at, key, expires_at, after_unknown, Following("wait", on_progress))
-        return self._begin(call, lambda *held: self._result(call, *held, allow_partial=allow_partial))
+        following = following_of(detach, on_progress)
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
+        return self._begin(call, lambda *held: self._result_of(call, *held, allow_partial=allow_partial, detach=detach))
 
     def try_call(
         self,
@@ -163,19 +178,19 @@ class AsyncSession(AsyncSessionJobs):
             SessionError, LedgerError: the session is closed, finished or lost; the ledger cannot be used.
         """
         try:
-            following = Following("detach" if detach else "wait", on_progress)
+            following = following_of(detach, on_progress)
             call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         except (ArgumentsRefused, UnknownTool) as error:
             return _known(self._as_outcome(error, tool))
         return self._begin(call, lambda *held: self._outcome(call, *held))
 
-    async def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
+    async def call_many(self, calls: Sequence[tuple[AnyTool | str, object]], *, detach: bool = False) -> list[Outcome]:
         """Call several tools as the next steps: all recorded in one transaction; return the outcomes in order.
 
-        One that cannot be made is ``not_started`` and takes no position, as with `try_call`; the others go on. Raises
-        as `try_call`, for all of them.
+        One that cannot be made is ``not_started`` and takes no position, as with `try_call`; the others go on.
+        ``detach``: the jobs that they start are left to themselves. Raises as `try_call`, for all of them.
         """
-        prepared = self._prepare_many(calls)
+        prepared = self._prepare_many(calls, following_of(detach, None))
         wanted = [call for call in prepared if not isinstance(call, Outcome)]
         caller = asyncio.current_task()
         held = [Taken() for _ in wanted]
@@ -247,7 +262,7 @@ class AsyncSession(AsyncSessionJobs):
         operation = await self._drive(reissue(self._hold.desk, tool, step, effect_possible=effect_possible))
         async with self._locked(operation.id):
             outcome = await self._drive(work(self._hold.desk, tool, operation, step))
-        return self._told(outcome, Taken(), allow_partial=False)
+        return self._result(outcome, Taken(), allow_partial=False)
 
     async def authenticate(self, *, subject_token: SubjectToken, actor: str | None = None) -> None:
         """Bring new proof of the user for whom the session acts; a step that waits for it goes on by the same call.
@@ -278,7 +293,7 @@ class AsyncSession(AsyncSessionJobs):
         lease = self._closing()
         if lease is not None:
             await self._drive(ask(Job(lambda ledger: ledger.release(lease))))
-            await self._tell()
+            await notify_quietly_async(self._hold.settings)
 
     async def __aenter__(self) -> Self:
         return self
@@ -306,7 +321,7 @@ class AsyncSession(AsyncSessionJobs):
                 self._hold.unstarted[place.label] = (call, place)
             made = work(taken, place)
             if place is not None:
-                weakref.finalize(made, _dropped, self._hold, place).atexit = False
+                weakref.finalize(made, dropped, self._hold, place).atexit = False
             return made  # noqa: TRY300  until it is returned, nobody can await it
         except BaseException as error:
             self._cut(taken, error)
@@ -314,9 +329,11 @@ class AsyncSession(AsyncSessionJobs):
                 made.close()
             raise
 
-    async def _result(self, call: Call, taken: Taken, placed: Place | None, *, allow_partial: bool) -> ToolResult[Any]:
+    async def _result_of(
+        self, call: Call, taken: Taken, placed: Place | None, *, allow_partial: bool, detach: bool
+    ) -> ToolResult[Any] | Outcome:
         try:
-            return self._told(await self._run(call, taken, placed), taken, allow_partial=allow_partial)
+            return self._told(await self._run(call, taken, placed), taken, allow_partial=allow_partial, detach=detach)
         except BaseException as error:
             self._cut(taken, error)
             raise
@@ -367,15 +384,6 @@ class AsyncSession(AsyncSessionJobs):
         self._hold.unstarted.clear()
         await self._drive(refuse_unawaited(self._hold.desk, left))
 
-    async def _tell(self) -> None:
-        """Let ``on_attention`` hear of open matters; a listener that fails is told again the next time."""
-        if self._hold.settings.on_attention is None:
-            return
-        try:
-            await self._hold.settings.notify()
-        except Exception:  # noqa: BLE001  it is logged with its trace, and the session is closed either way
-            logger.exception("on_attention failed; what it was told is told again")
-
     async def _close_quietly(self, *, raising: bool) -> None:
         """Release the lease without hiding the exception that ends the block."""
         try:
@@ -383,14 +391,6 @@ class AsyncSession(AsyncSessionJobs):
         except Exception:
             if not raising:
                 raise
-
-
-def _dropped(hold: Hold, place: Place) -> None:
-    """Note that a call is gone; if it never began, its place waits to be recorded as not started."""
-    with hold.guard:
-        if place.label in hold.unstarted and hold.unstarted[place.label][1] is place:
-            hold.desk.book.leave(place.branch, place.label)
-            hold.desk.book.ended(place.label)
 
 
 async def _known(outcome: Outcome) -> Outcome:

@@ -6,12 +6,13 @@ import asyncio
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.effects import Job, ask
+from agent_runtime._core.effects import Job, Tell, ask
 from agent_runtime._core.job_rounds import look_at
 from agent_runtime._core.outcomes import outcome_of
 from agent_runtime._core.tokens import Subject
 from agent_runtime._model import SETTLED, OperationRecord, Outcome, State
 from agent_runtime._session.shared import logger
+from agent_runtime._session.telling import notify_quietly, notify_quietly_async
 from agent_runtime.errors import AgentRuntimeError
 
 if TYPE_CHECKING:
@@ -99,14 +100,17 @@ def look(settings: Settings, due: Due) -> Steps[Outcome | None]:
     return outcome_of(seen, tool, seen.label, source="ledger", words=settings.words)
 
 
-def is_end(outcome: Outcome) -> bool:
-    """Whether a look found that the job is over, or gone."""
-    return outcome.state in SETTLED or outcome.state is State.UNKNOWN
+def tell_end(outcome: Outcome | None, on_end: Callable[[Outcome], Any] | None) -> Steps[int]:
+    """Let ``on_end`` hear of a job that is over, or gone; return how many those were."""
+    if outcome is None or not (outcome.state in SETTLED or outcome.state is State.UNKNOWN):
+        return 0
+    if on_end is not None:
+        yield from ask(Tell(on_end, outcome))
+    return 1
 
 
-def follow_jobs(runtime: Any, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None) -> int:
+def follow_jobs(settings: Settings, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None) -> int:
     """Look at due jobs in rounds, each in one of a few threads; return how many jobs ended."""
-    settings: Settings = runtime._settings  # noqa: SLF001  the runtime's own other half
     rounds = Rounds(settings, concurrency)
     at_work: dict[Future[int | None], str] = {}
     with ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="agent_runtime-jobs") as pool:
@@ -117,7 +121,7 @@ def follow_jobs(runtime: Any, until: float, concurrency: int, on_end: Callable[[
                 at_work[pool.submit(_follow_one, settings, due, on_end)] = due[0].id
             pause = rounds.pause(found, until)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
-                _notify(runtime)
+                notify_quietly(settings)
             if pause is None and not at_work:
                 return rounds.ended
             if at_work:
@@ -128,27 +132,13 @@ def follow_jobs(runtime: Any, until: float, concurrency: int, on_end: Callable[[
                 settings.world.clock.sleep(pause)
 
 
-def _notify(runtime: Any) -> None:
-    try:
-        runtime.notify()
-    except Exception:  # noqa: BLE001  it is logged with its trace; the jobs go on
-        logger.exception("on_attention failed; what it was told is told again")
-
-
-async def _notify_async(runtime: Any) -> None:
-    try:
-        await runtime.notify()
-    except Exception:  # noqa: BLE001  it is logged with its trace; the jobs go on
-        logger.exception("on_attention failed; what it was told is told again")
-
-
 def _follow_one(settings: Settings, due: Due, on_end: Callable[[Outcome], Any] | None) -> int | None:
     try:
         outcome = settings.driver.drive(look(settings, due), None, due[0].session_id)
     except AgentRuntimeError as error:
         _warn(due, error)
         return None
-    return int(_tell_end(outcome, on_end))
+    return settings.driver.drive(tell_end(outcome, on_end), None)
 
 
 def _warn(due: Due, error: AgentRuntimeError) -> None:
@@ -156,19 +146,10 @@ def _warn(due: Due, error: AgentRuntimeError) -> None:
     logger.warning(msg, due[0].session_id, due[0].label, error)
 
 
-def _tell_end(outcome: Outcome | None, on_end: Callable[[Outcome], Any] | None) -> bool:
-    if outcome is None or not is_end(outcome):
-        return False
-    if on_end is not None:
-        on_end(outcome)
-    return True
-
-
 async def follow_jobs_async(
-    runtime: Any, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None
+    settings: Settings, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None
 ) -> int:
     """Look at due jobs in rounds, each in a task, so many at a time; return how many jobs ended."""
-    settings: Settings = runtime._settings  # noqa: SLF001  the runtime's own other half
     rounds = Rounds(settings, concurrency)
     at_work: dict[asyncio.Task[int | None], str] = {}
     try:
@@ -179,7 +160,7 @@ async def follow_jobs_async(
                 at_work[asyncio.create_task(_follow_one_async(settings, due, on_end))] = due[0].id
             pause = rounds.pause(found, until)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
-                await _notify_async(runtime)
+                await notify_quietly_async(settings)
             if pause is None and not at_work:
                 return rounds.ended
             if at_work:
@@ -201,13 +182,4 @@ async def _follow_one_async(settings: Settings, due: Due, on_end: Callable[[Outc
     except AgentRuntimeError as error:
         _warn(due, error)
         return None
-    return int(await _tell_end_async(outcome, on_end))
-
-
-async def _tell_end_async(outcome: Outcome | None, on_end: Callable[[Outcome], Any] | None) -> bool:
-    if outcome is None or not is_end(outcome):
-        return False
-    heard = on_end(outcome) if on_end is not None else None
-    if asyncio.iscoroutine(heard):
-        await heard
-    return True
+    return await settings.async_driver.drive(tell_end(outcome, on_end), None)

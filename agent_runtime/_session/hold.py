@@ -144,3 +144,11 @@ def check_text(name: str, value: object) -> str:
         msg = f"{name} must be text, not {type(value).__name__}; nothing was written or sent"
         raise ConfigError(msg)
     return value
+
+
+def dropped(hold: Hold, place: Place) -> None:
+    """Note that a call is gone; if it never began, its place waits to be recorded as not started."""
+    with hold.guard:
+        if place.label in hold.unstarted and hold.unstarted[place.label][1] is place:
+            hold.desk.book.leave(place.branch, place.label)
+            hold.desk.book.ended(place.label)

@@ -110,7 +110,7 @@ class RuntimeJobs(_JobsBase):
             concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return following.follow_jobs(self, self._until(until), self._looks(concurrency), on_end)
+        return following.follow_jobs(self._settings, self._until(until), self._looks(concurrency), on_end)
 
 
 class AsyncRuntimeJobs(_JobsBase):
@@ -172,4 +172,4 @@ class AsyncRuntimeJobs(_JobsBase):
             concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
             on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
         """
-        return await following.follow_jobs_async(self, self._until(until), self._looks(concurrency), on_end)
+        return await following.follow_jobs_async(self._settings, self._until(until), self._looks(concurrency), on_end)

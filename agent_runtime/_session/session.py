@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from agent_runtime._core import values
 from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
-from agent_runtime._core.desk import Following
-from agent_runtime._core.effects import Job
+from agent_runtime._core.effects import Job, ask
 from agent_runtime._core.ending import finish
 from agent_runtime._core.places import Taken
 from agent_runtime._core.reissue import reissue
 from agent_runtime._model import Outcome, SessionState, ToolResult
 from agent_runtime._session.session_jobs import SessionJobs, settling
-from agent_runtime._session.shared import logger
+from agent_runtime._session.telling import notify_quietly
+from agent_runtime._session.ways import Ways, following_of
 from agent_runtime.config import defaults
 from agent_runtime.errors import ArgumentsRefused, KeyConflict, UnknownTool, UnsettledStep
 
@@ -99,6 +99,16 @@ class Session(SessionJobs):
             name, wait=wait, subject_token=subject_token, reissue_failed=reissue_failed, finish=finish
         )
 
+    @overload
+    def call(
+        self, tool: AnyTool | str, args: object = None, *, detach: Literal[False] = False, **ways: Unpack[Ways]
+    ) -> ToolResult[Any]: ...
+
+    @overload
+    def call(
+        self, tool: AnyTool | str, args: object = None, *, detach: Literal[True], **ways: Unpack[Ways]
+    ) -> Outcome: ...
+
     def call(
         self,
         tool: AnyTool | str,
@@ -109,8 +119,9 @@ class Session(SessionJobs):
         expires_at: float | None = None,
         after_unknown: str | None = None,
         allow_partial: bool = False,
+        detach: bool = False,
         on_progress: Callable[[JobProgress], Any] | None = None,
-    ) -> ToolResult[Any]:
+    ) -> ToolResult[Any] | Outcome:
         """Call a tool as the next step and return its result; a recorded step returns at once, without a request.
 
         Args:
@@ -121,6 +132,8 @@ class Session(SessionJobs):
             expires_at: UTC epoch seconds after which no attempt begins.
             after_unknown: ``continue`` lets this call go on past another tool's unsettled step.
             allow_partial: return a result with errors in it instead of raising `PartialResult`.
+            detach: leave a job to itself once it is started, and return the `Outcome`: ``pending``, with its id. It is
+                done only where the tool answered with its result at once.
             on_progress: hears of each look at a job that the tool runs.
 
         Raises:
@@ -128,10 +141,11 @@ class Session(SessionJobs):
             ConfigError: a call that cannot work; nothing was written or sent.
             SessionError, LedgerError, AuthError: see `agent_runtime.errors`.
         """
-        call = self._prepare(tool, args, at, key, expires_at, after_unknown, Following("wait", on_progress))
+        following = following_of(detach, on_progress)
+        call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         taken = Taken()
         try:
-            return self._told(self._run(call, taken), taken, allow_partial=allow_partial)
+            return self._told(self._run(call, taken), taken, allow_partial=allow_partial, detach=detach)
         except BaseException as error:
             self._cut(taken, error)
             raise
@@ -163,7 +177,7 @@ class Session(SessionJobs):
             SessionError, LedgerError: the session is closed, finished or lost; the ledger cannot be used.
         """
         try:
-            following = Following("detach" if detach else "wait", on_progress)
+            following = following_of(detach, on_progress)
             call = self._prepare(tool, args, at, key, expires_at, after_unknown, following)
         except (ArgumentsRefused, UnknownTool) as error:
             return self._as_outcome(error, tool)
@@ -176,13 +190,13 @@ class Session(SessionJobs):
                 return self._as_outcome(error, tool)
             raise
 
-    def call_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Outcome]:
+    def call_many(self, calls: Sequence[tuple[AnyTool | str, object]], *, detach: bool = False) -> list[Outcome]:
         """Call several tools as the next steps: all recorded in one transaction; return the outcomes in order.
 
-        One that cannot be made is ``not_started`` and takes no position, as with `try_call`; the others go on. Raises
-        as `try_call`, for all of them.
+        One that cannot be made is ``not_started`` and takes no position, as with `try_call`; the others go on.
+        ``detach``: the jobs that they start are left to themselves. Raises as `try_call`, for all of them.
         """
-        prepared = self._prepare_many(calls)
+        prepared = self._prepare_many(calls, following_of(detach, None))
         wanted = [call for call in prepared if not isinstance(call, Outcome)]
         caller = threading.get_ident()
         held = [Taken() for _ in wanted]
@@ -249,7 +263,7 @@ class Session(SessionJobs):
         operation = self._drive(reissue(self._hold.desk, tool, step, effect_possible=effect_possible))
         with self._locked(operation.id):
             outcome = self._drive(work(self._hold.desk, tool, operation, step))
-        return self._told(outcome, Taken(), allow_partial=False)
+        return self._result(outcome, Taken(), allow_partial=False)
 
     def authenticate(self, *, subject_token: SubjectToken, actor: str | None = None) -> None:
         """Bring new proof of the user for whom the session acts; a step that waits for it goes on by the same call.
@@ -277,8 +291,8 @@ class Session(SessionJobs):
         """Release the lease; the session stays as it is. Safe to call twice."""
         lease = self._closing()
         if lease is not None:
-            self._drive(_one(Job(lambda ledger: ledger.release(lease))))
-            self._tell()
+            self._drive(ask(Job(lambda ledger: ledger.release(lease))))
+            notify_quietly(self._hold.settings)
 
     def __enter__(self) -> Self:
         return self
@@ -323,15 +337,6 @@ class Session(SessionJobs):
             lock: AbstractContextManager[Any] = self._hold.locks.setdefault(name, threading.RLock())
         return lock
 
-    def _tell(self) -> None:
-        """Let ``on_attention`` hear of open matters; a listener that fails is told again the next time."""
-        if self._hold.settings.on_attention is None:
-            return
-        try:
-            self._hold.settings.notify()
-        except Exception:  # noqa: BLE001  it is logged with its trace, and the session is closed either way
-            logger.exception("on_attention failed; what it was told is told again")
-
     def _close_quietly(self, *, raising: bool) -> None:
         """Release the lease without hiding the exception that ends the block."""
         try:
@@ -339,8 +344,3 @@ class Session(SessionJobs):
         except Exception:
             if not raising:
                 raise
-
-
-def _one(effect: Job[R]) -> Steps[R]:
-    result: R = yield effect
-    return result

@@ -157,12 +157,14 @@ class SessionBase:
             following=following,
         )
 
-    def _prepare_many(self, calls: Sequence[tuple[AnyTool | str, object]]) -> list[Call | Outcome]:
+    def _prepare_many(
+        self, calls: Sequence[tuple[AnyTool | str, object]], following: Following
+    ) -> list[Call | Outcome]:
         """Check several calls; one whose name or args are refused becomes its outcome, and takes no position."""
         prepared: list[Call | Outcome] = []
         for tool, args in calls:
             try:
-                prepared.append(self._prepare(tool, args, None, None, None, None))
+                prepared.append(self._prepare(tool, args, None, None, None, None, following))
             except (ArgumentsRefused, UnknownTool) as error:
                 prepared.append(self._as_outcome(error, tool))
         return prepared
@@ -274,7 +276,14 @@ class SessionBase:
         check_subject_token(subject_token, name)
         subject.name, subject.token = name, subject_token
 
-    def _told(self, outcome: Outcome, taken: Taken, *, allow_partial: bool) -> ToolResult[Any]:
+    def _told(self, outcome: Outcome, taken: Taken, *, allow_partial: bool, detach: bool) -> ToolResult[Any] | Outcome:
+        """Return the result of an outcome, or raise; of a call that detaches its job return the outcome itself."""
+        if detach and outcome.kind == "job":  # that it runs is what was asked for
+            return outcome
+        result = self._result(outcome, taken, allow_partial=allow_partial)
+        return outcome if detach else result
+
+    def _result(self, outcome: Outcome, taken: Taken, *, allow_partial: bool) -> ToolResult[Any]:
         """Return the result of an outcome, or raise the error that says what it says."""
         taken.told = error = error_of(outcome, allow_partial=allow_partial, now=self._hold.settings.world.ledger.now())
         if error is not None:

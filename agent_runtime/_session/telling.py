@@ -5,12 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime._model import Outcome
+from agent_runtime._session.shared import logger
 from agent_runtime.errors import StepPending
 
 if TYPE_CHECKING:
     from agent_runtime._core.attention import Attention
+    from agent_runtime._session.settings import Settings
 
 AT = "matter"
+FAILED = "on_attention failed; what it was told is told again"
+
+
+def notify_quietly(settings: Settings) -> None:
+    """Let ``on_attention`` hear of open matters; one that fails is logged with its trace, and told again later."""
+    if settings.on_attention is None:
+        return
+    try:
+        settings.notify()
+    except Exception:  # noqa: BLE001  whoever lets it hear goes on either way
+        logger.exception(FAILED)
+
+
+async def notify_quietly_async(settings: Settings) -> None:
+    """As `notify_quietly`."""
+    if settings.on_attention is None:
+        return
+    try:
+        await settings.notify()
+    except Exception:  # noqa: BLE001  as above
+        logger.exception(FAILED)
 
 
 def alias_of(matter: Attention) -> str:

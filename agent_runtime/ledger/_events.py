@@ -182,7 +182,6 @@ def _event(row: RowMapping) -> CallbackEvent:
         key=row["key"],
         body=bytes(row["body"]),
         received_at=row["received_at"],
-        applied=row["applied_at"] is not None,
         tenant=row["tenant"],
     )
 

@@ -78,6 +78,7 @@ class JobLedger(MemoryLedger):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.events: dict[tuple[str, str], CallbackEvent] = {}
+        self.applied: set[tuple[str, str]] = set()
         self.notices: set[tuple[str, str]] = set()
 
     def write(self, entry: Write) -> WriteOutcome:
@@ -89,14 +90,13 @@ class JobLedger(MemoryLedger):
 
     def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:
         """Keep a callback once; False = its operation has been told."""
-        kept = self.events.setdefault((event.source, event.event_id), replace(event, tenant=tenant))
-        return _done(not kept.applied)
+        name = event.source, event.event_id
+        self.events.setdefault(name, replace(event, tenant=tenant))
+        return _done(name not in self.applied)
 
     def event_applied(self, *, tenant: str, event: CallbackEvent) -> Future[None]:
         """Note that a callback's operation has been told."""
-        name = event.source, event.event_id
-        self.events[name] = replace(self.events[name], applied=True)
-        return _done(None)
+        return _done(self.applied.add((event.source, event.event_id)))
 
     def operations_of_event(self, *, tenant: str, event: CallbackEvent) -> Future[list[OperationRecord]]:
         """Read the operations of a callback's key or job id."""
@@ -105,7 +105,8 @@ class JobLedger(MemoryLedger):
     def events_of(self, operation_id: str) -> Future[list[CallbackEvent]]:
         """Read the callbacks that an operation has not been told of."""
         row = self.operations[operation_id]
-        return _done([event for event in self.events.values() if not event.applied and _about(event, row)])
+        waiting = [event for name, event in self.events.items() if name not in self.applied]
+        return _done([event for event in waiting if _about(event, row)])
 
     def attention(self, *, tenant: str) -> Future[list[OperationRecord]]:
         """Read what is unknown or contradicted."""
