@@ -14,6 +14,7 @@ from agent_runtime._core.job_news import end
 from agent_runtime._core.job_progress import say
 from agent_runtime._core.job_reading import read_job
 from agent_runtime._core.run import advance, seconds_of
+from agent_runtime._core.scrub import scrubbed_text
 from agent_runtime._model import Answer, Change, NewEvidence, Request, State
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def listen(run: Run, handle: Handle, credential: Credential, seconds: float) -> 
         body_limit=run.body_limit,
     )
     try:
-        yield from _heard(run, stream)
+        yield from _heard(run, stream, credential)
     except GeneratorExit:  # nobody drives this any more
         raise
     except BaseException:
@@ -49,8 +50,9 @@ def listen(run: Run, handle: Handle, credential: Credential, seconds: float) -> 
     run.no_stream = True  # whatever ended it: from here on the job's own URL tells
 
 
-def _heard(run: Run, stream: EventStream) -> Steps[None]:
+def _heard(run: Run, stream: EventStream, credential: Credential) -> Steps[None]:
     noted = yield from ask(Now())
+    progress: float | None = None
     while True:
         event = yield from ask(NextEvent(stream))
         now = yield from ask(Now())
@@ -58,12 +60,14 @@ def _heard(run: Run, stream: EventStream) -> Steps[None]:
             seen = NewEvidence(kind="poll", detail=f"stream: {stream.problem or 'it ended'}")
             yield from advance(run, Change(state=State.ACCEPTED), evidence=(seen,))
             return
+        event = dataclasses.replace(event, data=scrubbed_text(event.data, credential))
         reading = _reading_of(run, event, now)
         if reading is None:
             continue
         if reading.status != "running":
-            yield from _ended(run, reading, event, now)
+            yield from _ended(run, reading, event, now, progress)
             return
+        progress = reading.progress if reading.progress is not None else progress
         handle = dataclasses.replace(handle_of(run.operation), progress=reading.progress, message=reading.message)
         if now - noted >= WRITE_EVERY:
             noted = now
@@ -85,12 +89,16 @@ def _reading_of(run: Run, event: ServerEvent, now: float) -> JobReading | None:
         return None
 
 
-def _ended(run: Run, reading: JobReading, event: ServerEvent, now: float) -> Steps[None]:
-    """Write the end that an event tells; one without a result is asked for at the job's own URL, at once."""
+def _ended(run: Run, reading: JobReading, event: ServerEvent, now: float, progress: float | None) -> Steps[None]:
+    """Write the end that an event tells; one without a result is asked for at the job's own URL, at once.
+
+    ``progress``: what the events before it told.
+    """
     if is_thin(reading, run.operation, run.tool):
         yield from advance(run, poked(run.operation, now))
         return
     handle = handle_of(run.operation)
+    handle = dataclasses.replace(handle, progress=progress if progress is not None else handle.progress)
     seen = NewEvidence(kind="poll", body=event.data.encode("utf-8", "replace")[:KEPT_BODY], detail="stream")
     if (yield from end(run, reading, ended(reading, handle, run.tool, None), seen)):
         yield from say(run, handle_of(run.operation), reading.status)

@@ -28,6 +28,13 @@ def scrubbed(answer: Answer, credential: Credential) -> Answer:
     return dataclasses.replace(answer, body=body, headers=headers)
 
 
+def scrubbed_text(text: str, credential: Credential) -> str:
+    """Return text of a tool without the secrets of the credential that its request carried."""
+    for secret in secrets_of(credential):
+        text = text.replace(secret, MARK)
+    return text
+
+
 def repeats(text: str | None, credential: Credential) -> bool:
     """Whether a text holds a secret of the credential."""
     return text is not None and any(secret in text for secret in secrets_of(credential))

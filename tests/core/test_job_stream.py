@@ -69,6 +69,16 @@ def test_a_failure_in_the_stream_is_the_jobs_end():
     assert (world.row.state, world.row.reason, world.polls) == (State.FAILED, Reason.JOB_ENDED, [])
 
 
+def test_a_stream_that_repeats_our_token_keeps_it_out_of_the_ledger():
+    """As an answer that echoes what it was sent."""
+    world = streamed({"status": "succeeded", "result": {"seen": "Bearer secret-token-1"}}, tool=TOOL)
+    assert b"Bearer" in world.row.result  # another one's is the tool's own business
+    world = left(TOOL, START, stream=[{"status": "succeeded", "result": {"seen": "secret-token"}}])
+    world.token.value = "secret-token"
+    call_it(world, TOOL)
+    assert b"secret-token" not in world.row.result + b"".join(seen.body for _, seen in world.ledger.evidence)
+
+
 def test_progress_is_told_at_each_event_and_noted_now_and_then():
     """A write every five seconds at most; listeners hear of all."""
     told = []

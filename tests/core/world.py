@@ -258,6 +258,7 @@ class Token:
     say: list[NoCredential] = field(default_factory=list)
     renews: bool = True
     principal: str = "none"
+    value: str | None = None
 
     def acquire(self, effect: Acquire) -> Credential | NoCredential:
         """Return a token that was not refused, if there is one."""
@@ -265,7 +266,7 @@ class Token:
             return self.say.pop(0)
         if effect.rejected == f"t{self.number}" and self.renews:
             self.number += 1
-        token = f"t{self.number}"
+        token = self.value or f"t{self.number}"
         return Credential((("Authorization", f"Bearer {token}"),), self.principal, token)
 
 

@@ -63,6 +63,8 @@ def answer_of(entry: Any, status: int = 200) -> httpx.Response:
     """Return a scripted entry as an answer; an error is raised."""
     if isinstance(entry, Exception):
         raise entry
+    if isinstance(entry, httpx.Response) and not entry.is_stream_consumed:
+        return entry  # it is read as it comes, by one request
     if isinstance(entry, httpx.Response):
         return httpx.Response(entry.status_code, headers=entry.headers, content=entry.content)
     return httpx.Response(entry) if isinstance(entry, int) else httpx.Response(status, json=entry)
