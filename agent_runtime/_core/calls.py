@@ -128,6 +128,23 @@ def work(
     return outcome
 
 
+def work_afresh(
+    desk: Desk,
+    tool: AnyTool,
+    operation: OperationRecord,
+    label: str,
+    following: Following = WAITING,
+    *,
+    delivers: bool = True,
+) -> Steps[Outcome]:
+    """Take a recorded operation as far as it goes now, from where the ledger has it: others may have moved it."""
+    if operation.state not in SETTLED:
+        there = yield from ask(Load(operation.id))
+        operation = operation if there is None else there
+        desk.book.update(operation)
+    return (yield from work(desk, tool, operation, label, following, delivers=delivers))
+
+
 def _note(desk: Desk, run: Run, label: str, *, was_new: bool) -> None:
     report, state, ident = desk.report, run.operation.state, run.operation.id
     if run.resent:

@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 def told(run: Run) -> Steps[bool]:
     """Apply callbacks that came before their job was known here; True = the operation has ended.
 
-    The first end counts; what comes after it is filed beside it, and may contradict it.
+    The first end counts; those that came after it are left for `heard_beside`.
     """
     for event in (yield from _waiting(run.operation)):
         if serves(event, run.tool):
             yield from _apply(run, event)
         if run.operation.state in SETTLED:
-            run.operation = yield from heard_beside(run.operation, run.tool)
             return True
     return False
 
 
 def heard_beside(operation: OperationRecord, tool: AnyTool) -> Steps[OperationRecord]:
-    """File callbacks that came while nobody could apply them, of an operation that has ended by other evidence.
+    """File callbacks that came while nobody could apply them, of an operation that has ended; one may contradict it.
 
-    Such as while the request was out whose answer was the end. Returns the operation as it then is.
+    Such as a second one before the 202, or one that came while the request was out whose answer was the end. Returns
+    the operation as it then is.
     """
     if tool.contract.polling.source is None or operation.state not in SETTLED:
         return operation

@@ -50,13 +50,15 @@ class _Start:
         """Return the handle of a job of this form; a URL that leads nowhere is none."""
         absolute = None if url is None else resolve(self.base, url)
         askable = absolute is None or may_ask(absolute, self.request.url, self.policy)
+        hint = poll_hint(self.answer, self.body, now=self.now)
         return Handle(
             url=absolute,
             obstacle=None if askable else "elsewhere",
             job_id=_job_id(self.body),
             protocol=protocol,
             started_at=self.now,
-            poll_after=poll_hint(self.answer, self.body, now=self.now),
+            poll_after=hint,
+            not_before=None if hint is None else self.now + hint,
             estimated=number(self.body.get("estimated_duration_seconds")),
             stream=self._stream(),
         )
@@ -119,7 +121,10 @@ def _adapted(start: _Start) -> tuple[Handle | None, bool]:
         return None, False
     handle = start.handle(told.url, "adapter")
     job_id = told.job_id if told.job_id is not None else handle.job_id
-    return dataclasses.replace(handle, job_id=job_id, poll_after=told.poll_after, estimated=told.estimated), False
+    hint = told.poll_after
+    not_before = None if hint is None else start.now + hint
+    made = dataclasses.replace(handle, job_id=job_id, poll_after=hint, not_before=not_before, estimated=told.estimated)
+    return made, False
 
 
 def _job_id(body: dict[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from agent_runtime._core import values
-from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
+from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work, work_afresh
 from agent_runtime._core.effects import Job, ask
 from agent_runtime._core.ending import finish
 from agent_runtime._core.places import Taken
@@ -244,7 +244,7 @@ class AsyncSession(AsyncSessionJobs):
                 with self._warned():
                     now = self._hold.desk.book.operations[operation.id]
                     outcomes.append(
-                        await self._drive(work(self._hold.desk, tool, now, label, settling(now), delivers=False))
+                        await self._drive(work_afresh(self._hold.desk, tool, now, label, settling(now), delivers=False))
                     )
         return outcomes
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from agent_runtime._core import values
-from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work
+from agent_runtime._core.calls import reserve_many, run_call, run_reserved, work, work_afresh
 from agent_runtime._core.effects import Job, ask
 from agent_runtime._core.ending import finish
 from agent_runtime._core.places import Taken
@@ -246,7 +246,9 @@ class Session(SessionJobs):
             tool = self._hold.settings.tool(operation.tool)
             with self._locked(operation.id), self._warned():
                 now = self._hold.desk.book.operations[operation.id]
-                outcomes.append(self._drive(work(self._hold.desk, tool, now, label, settling(now), delivers=False)))
+                outcomes.append(
+                    self._drive(work_afresh(self._hold.desk, tool, now, label, settling(now), delivers=False))
+                )
         return outcomes
 
     def reissue(self, step: str, *, effect_possible: bool = False) -> ToolResult[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from agent_runtime._core.calls import work
+from agent_runtime._core.calls import work, work_afresh
 from agent_runtime._core.desk import WAITING, Following
 from agent_runtime._core.handles import handle_of
 from agent_runtime._core.job_requests import cancel, errors_of
@@ -37,7 +37,7 @@ class _JobsBase(SessionBase):
 
     def _look(self, step: str, following: Following, *, delivers: bool = True) -> Steps[Outcome]:
         tool, operation = self._recorded(step)
-        return work(self._hold.desk, tool, operation, step, following, delivers=delivers)
+        return work_afresh(self._hold.desk, tool, operation, step, following, delivers=delivers)
 
     def _cancel(self, step: str) -> Steps[Outcome]:
         tool, operation = self._recorded(step)

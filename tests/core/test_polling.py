@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from agent_runtime._core.effects import NoCredential, Send
+from agent_runtime._core.calls import work_afresh
+from agent_runtime._core.desk import Following
+from agent_runtime._core.effects import Load, NoCredential, Send
 from agent_runtime._model import Answer, BodyState, Reason, ResultState, SendFailure, State
 from agent_runtime.config.jobs import JobAdapter, JobReading, JobStart
 from tests.core.job_world import (
@@ -315,6 +317,9 @@ def test_once_and_next_look_as_often_as_they_say():
     """One look is made, and the job goes on; ``once`` keeps to the moment before which it may not be asked."""
     world = left(job_tool(), None, RUNNING)
     call_it(world, job_tool(), "once")
+    assert (world.polls, world.waits) == ([], []), "the start asked for 30 s"
+    world.ledger.clock.now += 30
+    call_it(world, job_tool(), "once")
     assert (len(world.polls), world.waits) == (1, [])
     call_it(world, job_tool(), "once")
     assert len(world.polls) == 1
@@ -360,3 +365,20 @@ def test_a_replayed_202_may_have_lost_where_to_ask(body, state, reason):
     world = followed(replayed, ENDED, start=LOST)
     assert (world.row.state, world.row.reason, len(world.sends)) == (state, reason, 2)
     assert world.row.no_resend is (reason is Reason.JOB_GONE)
+
+
+def test_a_look_begins_with_what_the_ledger_says():
+    """Somebody else may have ended the job since this process read it; what is settled is not read again."""
+    world = left(job_tool(), None, RUNNING)
+    desk, before = world.desk(), world.row
+    rewrite(world, state=State.SUCCEEDED, result=b"7", result_state=ResultState.OK)
+
+    def looked(operation):
+        return world.run(work_afresh(desk, job_tool(), operation, "step_001", Following("once"), delivers=False))
+
+    assert (looked(before).value, world.polls) == (7, [])
+    reads = [effect for effect in world.effects if isinstance(effect, Load)]
+    assert looked(world.row).value == 7
+    assert [effect for effect in world.effects if isinstance(effect, Load)] == reads
+    del world.ledger.operations[before.id]
+    assert looked(before).status == "pending", "a row that is gone is told of as it was"

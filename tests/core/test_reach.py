@@ -119,7 +119,7 @@ def test_a_success_without_a_result_ends_a_job_whose_url_nobody_can_ask():
     world.ledger.keep_event(tenant="", event=callback({"job_id": "job_7f21c", "status": "succeeded"}))
     call_it(world, CALLS_BACK)
     assert (world.row.state, world.row.result_state, world.polls) == (State.SUCCEEDED, ResultState.MISSING, [])
-    stuck = world_of(started(), AWAY)
+    stuck = world_of(started({"job_id": "job_7f21c", "status_url": "/s"}), AWAY)
     call_it(stuck, CALLS_BACK, "once")
     stuck.ledger.keep_event(tenant="", event=callback({"job_id": "job_7f21c", "status": "succeeded"}))
     call_it(stuck, CALLS_BACK)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
-from agent_runtime import JobProgress, Runtime
+from agent_runtime import JobProgress
 from agent_runtime.errors import LeaseLost
 from agent_runtime.testing import SimulatedCrash, crash_at
-from tests.jobs.job_api import DONE, FAILED, PLAIN_RUNS, RESULT, RUNS, JobApi, start, transcode
+from agent_runtime.webhooks import CallbackEvent
+from tests.jobs.job_api import DONE, FAILED, RESULT, RUNS, JobApi, body, start, transcode
 
 ARGS = {"source_url": "s3://in/7f21c.mov"}
 
@@ -63,6 +63,10 @@ def test_check_looks_once_and_not_before_the_tool_allows(api: JobApi) -> None:
     api.script(RUNS, DONE)
     session = api.runtime(tool).open("film")
     step = session.try_call(tool, ARGS, detach=True).step
+    first = [session.check(step) for _ in range(5)]
+    assert ([one.status for one in first], api.gets) == (["pending"] * 5, []), "the start asked for 30 s"
+    assert 30 <= first[0].resume_at - api.stage.clock.wall() <= 34
+    api.stage.clock.advance(30)
     outcomes = [session.check(step) for _ in range(5)]
     assert [(one.status, one.progress) for one in outcomes] == [("pending", 45)] * 5
     assert len(api.gets) == 1
@@ -293,9 +297,24 @@ def test_settle_looks_once_at_a_job_that_nobody_waits_for(api: JobApi) -> None:
     api.script(RUNS, DONE)
     session = api.runtime(tool).open("film")
     session.try_call(tool, ARGS, detach=True)
-    assert [one.status for one in session.settle()] == ["pending"]
+    assert ([one.status for one in session.settle()], api.gets) == (["pending"], [])
+    api.stage.clock.advance(30)
+    assert ([one.status for one in session.settle()], len(api.gets)) == (["pending"], 1)
     api.stage.clock.advance(50)
     assert [one.status for one in session.settle()] == ["succeeded"]
+
+
+@pytest.mark.parametrize("way", ["check", "settle"])
+def test_what_somebody_else_wrote_is_seen_without_a_look(everywhere: JobApi, way: str) -> None:
+    """A callback ended the job while the tool wants to be left alone: nothing is asked, and the end is told."""
+    api, tool = everywhere, transcode(webhook=True)
+    runtime = api.runtime(tool)
+    session = runtime.open("film")
+    step = session.try_call(tool, ARGS, detach=True).step
+    end = CallbackEvent(source="default", event_id="e1", job_id="job_7f21c", key=None, body=body(DONE))
+    assert api.runtime(tool).receive(end) == "applied"
+    seen = session.check(step) if way == "check" else session.settle()[0]
+    assert (seen.value, seen.reason, api.gets) == (RESULT, "callback", [])
 
 
 def test_a_session_with_a_job_stays_open(api: JobApi) -> None:
@@ -305,87 +324,3 @@ def test_a_session_with_a_job_stays_open(api: JobApi) -> None:
     with runtime.open("film") as session:
         session.try_call(tool, ARGS, detach=True)
     assert [str(record.state) for record in runtime.sessions()] == ["open"]
-
-
-# -- attention ------------------------------------------------------------------------------------------------------
-
-
-def test_timed_out_and_stalled_jobs_are_told_of_once(everywhere: JobApi) -> None:
-    """`on_attention` hears of each new matter when sessions close, and not again; `attention()` keeps them."""
-    api, tool = everywhere, transcode()
-    api.starts[0] = start(poll_after_seconds=None)
-    api.script(PLAIN_RUNS)
-    heard: list[tuple[str, str]] = []
-    runtime = api.runtime(tool, on_attention=lambda matter: heard.append((matter.kind, matter.tool)))
-    with runtime.open("slow") as session:
-        session.try_call(tool, ARGS)
-    assert heard == [("timed_out", "transcode")]
-    assert runtime.notify() == 0
-    session = runtime.open("left")
-    session.try_call(tool, ARGS, detach=True)
-    session.close()
-    api.stage.clock.advance(3600)
-    assert runtime.notify() == 1
-    assert heard[1:] == [("stalled", "transcode")]
-    assert sorted(matter.kind for matter in runtime.attention()) == ["stalled", "timed_out"]
-
-
-def test_a_matter_is_told_again_until_the_listener_has_returned(everywhere: JobApi) -> None:
-    """A listener that dies hears it again, also in another process."""
-    api, tool = everywhere, transcode()
-    api.script(410)
-    calls: list[str] = []
-
-    def dies(matter) -> None:
-        calls.append(matter.kind)
-        raise RuntimeError("the queue is down")
-
-    with api.runtime(tool, on_attention=dies).open("film") as session:
-        session.try_call(tool, ARGS)
-    heard: list[str] = []
-    runtime = api.runtime(tool, on_attention=lambda matter: heard.append(matter.kind))
-    assert (runtime.notify(), heard, calls) == (1, ["unknown"], ["unknown"])
-
-
-def test_matters_can_be_told_by_a_tool(everywhere: JobApi) -> None:
-    """Each in a session of its own, once, under one key however often its answer is lost; not of itself."""
-    api, tool, ticket = everywhere, transcode(), transcode("ticket")
-    api.script(410)
-    made: list[bytes] = []
-
-    def make(request: httpx.Request) -> httpx.Response:
-        made.append(request.content)
-        return httpx.Response(200, json={"ticket": 7})
-
-    runtime = api.runtime(tool, ticket, on_attention="ticket")
-    with runtime.open("film") as session:
-        step = session.try_call(tool, ARGS)
-        api.starts[0] = make
-    assert len(made) == 1
-    assert step.operation_id.encode() in made[0]
-    assert b'"kind":"unknown"' in made[0]
-    assert runtime.notify() == 0
-    told = [record for record in runtime.sessions() if record.alias.startswith("attention:")]
-    assert [str(record.state) for record in told] == ["finished"]
-
-
-def test_a_matter_that_a_tool_could_not_take_is_told_again(api: JobApi) -> None:
-    """The tool is down at first; later the same step goes on under its key."""
-    tool, ticket = transcode(), transcode("ticket")
-    api.script(410)
-    answers = iter([httpx.Response(429, headers={"Retry-After": "600"})])
-    runtime = api.runtime(tool, ticket, on_attention=ticket)
-    with runtime.open("film") as session:
-        session.try_call(tool, ARGS)
-        api.starts[0] = lambda request: next(answers, httpx.Response(200, json={"ticket": 7}))
-    api._kept.clear()
-    api.stage.clock.advance(700)
-    assert runtime.notify() == 1
-    keys = {r.headers["Idempotency-Key"] for r, _ in api.seen if r.url.path.endswith("/ticket")}
-    assert len(keys) == 1
-
-
-def test_a_runtime_without_a_listener_tells_nobody() -> None:
-    """`notify` returns 0."""
-    with Runtime("sqlite://") as runtime:
-        assert runtime.notify() == 0
