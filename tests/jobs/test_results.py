@@ -1,4 +1,4 @@
-"""Results that stand elsewhere, in part or nowhere; errors that are fetched when wanted; jobs that are asked to stop."""
+"""Results that stand elsewhere, in part or nowhere; errors, fetched when wanted; jobs that are asked to stop."""
 
 from __future__ import annotations
 
