@@ -158,9 +158,14 @@ def evidence_of(event: CallbackEvent) -> NewEvidence:
 
 
 def file_beside(tenant: str, event: CallbackEvent, operation: OperationRecord, reading: JobReading) -> Steps[None]:
-    """Keep what an event says beside its operation; another end than the recorded one contradicts it."""
-    against = operation.state in SETTLED and contradicts(reading, operation)
-    yield from file(operation, evidence_of(event), contradicts=against)
+    """Keep what an event says beside its operation; another end than the recorded one contradicts it.
+
+    One that stands there already, since whoever filed it died before that was noted, is not filed again.
+    """
+    against, seen = operation.state in SETTLED and contradicts(reading, operation), evidence_of(event)
+    filed = yield from ask(Job(lambda ledger: ledger.evidence(operation.id)))
+    if against or (seen.kind, seen.detail) not in {(one.kind, one.detail) for one in filed}:
+        yield from file(operation, seen, contradicts=against)
     yield from applied(tenant, event)
 
 

@@ -15,6 +15,7 @@ from agent_runtime._model import (
     CallbackEvent,
     File,
     Handle,
+    NewEvidence,
     OperationRecord,
     RunningJob,
     ServerEvent,
@@ -72,11 +73,20 @@ PARTLY = {
 }
 
 
+class Filed(list[tuple[str, NewEvidence]]):
+    """What was filed, and the ledger's way to read it."""
+
+    def __call__(self, operation_id: str) -> Future[list[NewEvidence]]:
+        """Read what was filed for an operation."""
+        return _done([seen for identity, seen in self if identity == operation_id])
+
+
 class JobLedger(MemoryLedger):
     """Rows of a session with callbacks, notices and what is open."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
+        self.evidence = Filed()
         self.events: dict[tuple[str, str], CallbackEvent] = {}
         self.applied: set[tuple[str, str]] = set()
         self.notices: set[tuple[str, str]] = set()

@@ -204,7 +204,7 @@ def test_an_event_whose_application_was_cut_off_is_applied_by_the_next_delivery(
         except Crash:
             world.crash_before = None
             received(world)
-            assert (world.row.state, world.row.contradicted) == (State.SUCCEEDED, False)
+            assert (world.row.state, world.row.contradicted, len(filed(world))) == (State.SUCCEEDED, False, 1)
         else:
             break
     assert point > 3
