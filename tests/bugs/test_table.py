@@ -26,4 +26,12 @@ def test_each_test_that_the_page_names_exists() -> None:
 def test_the_page_names_each_test_of_a_case() -> None:
     """A new test of a bug case stands on the page."""
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text()))
-    assert {name for name in defined(Path(__file__).parent) if name.startswith("test_A")} - named == set()
+    folders = ROOT / "tests" / "bugs", ROOT / "tests" / "jobs"
+    cases = {name for folder in folders for name in defined(folder) if name.startswith("test_A")}
+    assert cases - named == set()
+
+
+def test_the_page_holds_all_44_cases() -> None:
+    """Each fault has its row, once and in order."""
+    rows = re.findall(r"^\| \[(A\d\d)\]", PAGE.read_text(), re.MULTILINE)
+    assert rows == [f"A{number:02}" for number in range(1, 45)]
