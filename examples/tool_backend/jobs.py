@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 End = Literal["succeeded", "completed_with_errors", "failed", "never"]
-CALLBACK_TRIES = 20
+CALLBACK_SECONDS = 120.0  # a sender that soon gives up loses what a receiver could not take while it started anew
 CALLBACK_PAUSE = 0.1
+LONGEST_PAUSE = 0.5
 
 
 class JobScript(BaseModel):
@@ -165,9 +166,9 @@ class Jobs:
         if script.thin:
             data = {name: value for name, value in data.items() if name not in {"result", "summary"}}
         body = json.dumps({"type": "job.completed", "data": data}).encode()
-        taken = 0
+        taken, pause, last = 0, CALLBACK_PAUSE, time.monotonic() + CALLBACK_SECONDS
         async with httpx.AsyncClient(trust_env=False) as client:
-            for _ in range(CALLBACK_TRIES):
+            while time.monotonic() < last:
                 headers = {"Content-Type": "application/json", **signed(script.secret, event_id, body)}
                 try:
                     answer = await client.post(str(script.callback_url), content=body, headers=headers)
@@ -176,7 +177,8 @@ class Jobs:
                     pass
                 if taken >= script.callback_times:
                     return
-                await asyncio.sleep(CALLBACK_PAUSE)
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.2, LONGEST_PAUSE)
 
 
 def signed(secret: str, event_id: str, body: bytes) -> dict[str, str]:

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 from acceptance_kit import agents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from acceptance_kit.agents import Order
+    from collections.abc import Callable, Sequence
 
 ANSWERS_WITHIN = 30.0
 ENDS_WITHIN = 15.0
@@ -63,15 +61,18 @@ def first_to_end(agents: Sequence[Agent], *, within: float = ANSWERS_WITHIN) -> 
 
 
 class Agent:
-    """An agent at work in a process of its own."""
+    """An agent at work in a process of its own.
 
-    def __init__(self, order: Order) -> None:
+    ``live`` is what it does there: a function of an importable module, given the order and the child's end of the line.
+    """
+
+    def __init__(self, order: Any, live: Callable[[Any, Any], None] = agents.live) -> None:
         self.order = order
         self.steps: list[dict[str, Any]] = []
         self.session_id = ""
         start_fork_server()
         self._line, theirs = _processes.Pipe()
-        self._process = _processes.Process(target=agents.live, args=(order, theirs), daemon=True)
+        self._process = _processes.Process(target=live, args=(order, theirs), daemon=True)
         self._process.start()
         theirs.close()
 

@@ -33,13 +33,15 @@ class Hold:
 
     what: Literal["request", "answer"]
     match: str
+    method: str = "POST"
+    path: str = ""
     here: threading.Event = field(default_factory=threading.Event)
     gone: threading.Event = field(default_factory=threading.Event)
     served: threading.Event = field(default_factory=threading.Event)
 
     def wait(self) -> None:
         """Wait until it is held."""
-        assert self.here.wait(ARRIVES_WITHIN), f"no {self.what} with {self.match!r} came"
+        assert self.here.wait(ARRIVES_WITHIN), f"no {self.what} of a {self.method} with {self.match!r} came"
 
     def release(self) -> None:
         """Let it go."""
@@ -70,18 +72,21 @@ class Gateway:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
-    def hold(self, what: Literal["request", "answer"], match: str = "") -> Hold:
-        """Hold the next POST whose key contains ``match``."""
-        hold = Hold(what, match)
+    def hold(
+        self, what: Literal["request", "answer"], match: str = "", *, method: str = "POST", path: str = ""
+    ) -> Hold:
+        """Hold the next request of a method whose key contains ``match`` and whose path contains ``path``."""
+        hold = Hold(what, match, method, path)
         with self._guard:
             self._holds.append(hold)
             self._all_holds.append(hold)
         return hold
 
-    def requests(self, match: str = "", *, method: str = "POST") -> list[Request]:
-        """Return the requests so far whose key contains ``match``, in order of arrival."""
+    def requests(self, match: str = "", *, method: str = "POST", path: str = "") -> list[Request]:
+        """Return the requests so far whose key contains ``match`` and whose path ``path``, in order of arrival."""
         with self._guard:
-            return [one for one in self._requests if match in one.key and one.method == method]
+            found = [one for one in self._requests if match in one.key and path in one.path]
+        return [one for one in found if one.method == method]
 
     def close(self) -> None:
         """Let everything go and stop."""
@@ -117,8 +122,9 @@ class Gateway:
         key = handler.headers.get("Idempotency-Key", "")
         with self._guard:
             self._requests.append(Request(handler.command, handler.path, key, time.monotonic()))
-            wanted = (hold for hold in self._holds if handler.command == "POST" and hold.match in key)
-            hold = next(wanted, None)
+            hold = next(
+                (one for one in self._holds if one.method == handler.command and _fits(one, handler, key)), None
+            )
             if hold is not None:
                 self._holds.remove(hold)
         return hold
@@ -133,6 +139,10 @@ class Gateway:
             return None
         finally:
             upstream.close()
+
+
+def _fits(hold: Hold, handler: QuietHandler, key: str) -> bool:
+    return hold.match in key and hold.path in handler.path
 
 
 class _Server(QuietServer):

@@ -1,4 +1,7 @@
-"""A process that takes callbacks: the ASGI app mounted in Starlette, served by uvicorn; dies where it is told to."""
+"""A process that takes callbacks: the ASGI app mounted in a framework, served by uvicorn; dies where it is told to.
+
+python -m tests.acceptance.jobs.receiver LEDGER SERVER PORT WHERE FRAMEWORK
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import sys
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from agent_runtime import Idempotency, PollPolicy, Runtime, Tool, ToolContract, webhooks
+from agent_runtime import AsyncRuntime, Idempotency, PollPolicy, Runtime, Tool, ToolContract, webhooks
 from agent_runtime.ledger import open_ledger
 from agent_runtime.webhooks import StandardWebhook
 
@@ -51,14 +55,22 @@ class Dying:
         return future
 
 
-def main(url: str, server: str, port: int, where: str) -> None:
+def mounted(framework: str, ledger: Any, tool: Any) -> Any:
+    """Return the framework's application: FastAPI over the async runtime, Starlette over the blocking one."""
+    given = {"verify": StandardWebhook(SECRET), "source": "films"}
+    if framework == "fastapi":
+        app = FastAPI()
+        app.mount("/hooks", webhooks.app(AsyncRuntime(ledger, tools=[tool]), **given))
+        return app
+    return Starlette(routes=[Mount("/hooks", app=webhooks.app(Runtime(ledger, tools=[tool]), **given))])
+
+
+def main(url: str, server: str, port: int, where: str, framework: str) -> None:
     contract = ToolContract(idempotency=Idempotency(), polling=PollPolicy(webhook="films"))
     tool = Tool("transcode", url=f"{server}/v1/transcode", contract=contract)
-    runtime = Runtime(Dying(open_ledger(url), where), tools=[tool])
-    hooks = webhooks.app(runtime, verify=StandardWebhook(SECRET), source="films")
-    app = Starlette(routes=[Mount("/hooks", app=hooks)])
+    app = mounted(framework, Dying(open_ledger(url), where), tool)
     Announcing(uvicorn.Config(app, port=port, log_level="warning")).run()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
