@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,10 @@ import respx
 from sybil import Sybil
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+from tests import leaks
+
+pytest_plugins = ["tests.leaks_plugin"]
 
 
 def answer(request: httpx.Request) -> httpx.Response:
@@ -37,6 +42,7 @@ def teardown(namespace: dict[str, Any]) -> None:
     for value in list(namespace.values()):
         if type(value).__name__ == "Runtime":
             value.close()
+    leaks.search_folder(Path(folder.name))
     os.chdir(before)
     folder.cleanup()
 

@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from servers import postgres_bin, shared_postgres
 
+from tests.leaks import search_postgres
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -79,6 +81,7 @@ def _database(server: str, template: str) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex}"
     _admin(server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
     yield _url(server, name)
+    search_postgres(_url(server, name))
     _admin(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 

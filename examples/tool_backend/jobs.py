@@ -63,7 +63,7 @@ class JobScript(BaseModel):
     tick: float = 0.05
     stream_breaks: int | None = None
     callback_url: str | None = None
-    secret: str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    secret: str = "whsec_Y2FuYXJ5OiBzaWducyBjYWxsYmFja3M="
     callback_times: int = 1
     callback_first: bool = False
     thin: bool = False

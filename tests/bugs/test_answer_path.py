@@ -98,7 +98,7 @@ def test_a_wait_does_not_carry_a_resend_past_the_claim(
 
 def test_a_key_bound_to_its_token_is_not_sent_under_the_next(api: Api, target: Put, clock: VirtualClock) -> None:
     """Where keys are bound to tokens, a token that has changed by itself stops a resend."""
-    tokens = iter(["first", "second", "third", "fourth"])
+    tokens = iter([f"call-canary-{n}" for n in range(4)])
     there = target(loses(), does())
     contract = ToolContract(idempotency=Idempotency(key_bound_to_token=True))
     auth = TokenCallable(function=lambda: next(tokens))

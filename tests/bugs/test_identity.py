@@ -117,7 +117,7 @@ def test_A06_one_key_over_all_attempts(api_on_both: Api, target: Put, clock: Vir
 
 def test_A07_nothing_that_lives_shortly_is_in_the_key(api: Api, target: Put, clock: VirtualClock) -> None:
     """Another token, another time and another process between two attempts: one key, made from the call alone."""
-    tokens = iter(["first", "second", "third"])
+    tokens = iter(["call-canary-1", "call-canary-2", "call-canary-3"])
     auth = TokenCallable(function=lambda: next(tokens), principal="acct-7")
     there = target(says(401), says(429, headers={"Retry-After": "600"}), does())
     with api.worker(tool(auth=auth), clock=clock).open() as plan:
@@ -127,7 +127,7 @@ def test_A07_nothing_that_lives_shortly_is_in_the_key(api: Api, target: Put, clo
         done = plan.call("pay", {"n": 1})
         session = plan.id
     sent = [request.headers["Authorization"] for request in there.requests]
-    assert sent == ["Bearer first", "Bearer second", "Bearer third"]
+    assert sent == ["Bearer call-canary-1", "Bearer call-canary-2", "Bearer call-canary-3"]
     assert there.keys == {done.key}
     assert len(there.bodies) == 1
     assert done.key.startswith(f"{session}:step_001:")

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 Put = "Callable[..., Target]"
 TOKENS = "https://auth.test/token"
-WORD = "CANARY-6"  # by name, so that a traceback's source lines do not hold it
-SECRET = "CANARY-4-secret"
-ISSUED = "CANARY-3-token"
+WORD = "word-canary-6"  # by name, so that a traceback's source lines do not hold it
+SECRET = "client-secret-canary-4"
+ISSUED = "issued-canary-3"
 KINDS: dict[str, tuple[Any, str]] = {
-    "static": (StaticToken(token="CANARY-1-static", principal="acct-7"), "CANARY-1-static"),
-    "key": (ApiKey(key="CANARY-2-key"), "CANARY-2-key"),
-    "callable": (TokenCallable(function=lambda: "CANARY-5-call"), "CANARY-5-call"),
+    "static": (StaticToken(token="static-canary-1", principal="acct-7"), "static-canary-1"),
+    "key": (ApiKey(key="key-canary-2"), "key-canary-2"),
+    "callable": (TokenCallable(function=lambda: "call-canary-5"), "call-canary-5"),
     "client": (ClientCredentials(token_url=TOKENS, client_id="agent", client_secret=SECRET), ISSUED),
     "post": (
         ClientCredentials(token_url=TOKENS, client_id="agent", client_secret=SECRET, auth_method="client_secret_post"),
@@ -80,7 +80,7 @@ def test_A40_a_whole_run_leaves_no_secret_anywhere(
     assert there.sends >= len(DAYS)
     assert len(lines) > 0
     places = {"log": "\n".join(lines), "shown": "\n".join(shown), "ledger": held.decode("utf-8", "replace")}
-    assert {name for name, text in places.items() if "CANARY" in text} == set()
+    assert {name for name, text in places.items() if "canary" in text} == set()
     assert b"step_001" in held
 
 
@@ -88,7 +88,7 @@ def test_A40_a_url_with_a_password_is_refused_and_not_repeated() -> None:
     """A tool's URL goes to the ledger, so it may hold no user and password; the refusal does not show them."""
     with pytest.raises(ConfigError) as caught:
         Tool("pay", url=f"https://user:{WORD}@tools.test/pay", contract=keyed())
-    assert "CANARY" not in told(caught.value)
+    assert "canary" not in told(caught.value)
 
 
 @pytest.mark.parametrize("name", ["Authorization", "Cookie", "Proxy-Authorization"])
@@ -96,10 +96,10 @@ def test_A40_a_header_with_a_secret_is_refused_and_not_repeated(name: str) -> No
     """Plain headers are frozen with the request, so those that carry credentials are refused."""
     with pytest.raises(ConfigError) as caught:
         Tool("pay", url="https://tools.test/pay", contract=keyed(), headers={name: WORD})
-    assert "CANARY" not in told(caught.value)
+    assert "canary" not in told(caught.value)
 
 
-@pytest.mark.parametrize("token", ["CANARY-8\n", "CANARY-8\u20ac", "CANARY 8\0"])
+@pytest.mark.parametrize("token", ["call-canary-8\n", "call-canary-8\u20ac", "call-canary 8\0"])
 def test_A40_a_token_that_no_header_can_carry_is_refused_and_not_repeated(api: Api, target: Put, token: str) -> None:
     """An illegal token is told without its text, nothing is sent, and the row stays as it was."""
     there = target(does())
@@ -107,7 +107,7 @@ def test_A40_a_token_that_no_header_can_carry_is_refused_and_not_repeated(api: A
         with pytest.raises(ConfigError) as caught:
             plan.call("pay", {"n": 1})
         assert plan.states() == {"step_001": "ready"}
-    assert "CANARY" not in told(caught.value) + "\n".join(lines)
+    assert "canary" not in told(caught.value) + "\n".join(lines)
     assert there.sends == 0
 
 
@@ -115,12 +115,12 @@ def test_A40_a_query_of_a_url_stays_out_of_logs_and_errors(api: Api, target: Put
     """What stands in a tool's URL is part of the recorded request (a credential belongs into ``auth=``); log lines and
     errors leave it out all the same."""
     there = target(says(500), at="https://tools.test/pay")
-    pay = tool(url="https://tools.test/pay?sig=CANARY-9")
+    pay = tool(url="https://tools.test/pay?sig=SIGNED-9")
     with logged() as lines, api.worker(pay).open() as plan, pytest.raises(StepError) as caught:
         plan.call("pay", {"n": 1})
-    assert there.requests[0].url.query == b"sig=CANARY-9"
+    assert there.requests[0].url.query == b"sig=SIGNED-9"
     assert any("tools.test/pay" in line for line in lines)
-    assert "CANARY" not in told(caught.value) + "\n".join(lines)
+    assert "SIGNED" not in told(caught.value) + "\n".join(lines)
 
 
 @pytest.mark.parametrize("status", [400, 500])
@@ -133,4 +133,4 @@ def test_A40_a_token_endpoint_that_repeats_the_secret(api: Api, target: Put, tmp
     with logged() as lines, api.worker(tool(auth=auth)).open() as plan, pytest.raises(StepError) as caught:
         plan.call("pay", {"n": 1})
     held = dump(api.url, tmp_path).decode("utf-8", "replace")
-    assert "CANARY" not in told(caught.value) + "\n".join(lines) + held
+    assert "canary" not in told(caught.value) + "\n".join(lines) + held

@@ -12,6 +12,7 @@ import pytest
 
 from agent_runtime import AsyncRuntime, ClientCredentials, StepPending, ToolContract
 from tests.bugs.harness import Api, Target, does, says, tool
+from tests.credentials import CLIENT_SECRET
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,15 +23,15 @@ Put = "Callable[..., Target]"
 PATIENCE = 20
 """Seconds after which a test gives up; none that passes comes near."""
 TOKENS = "https://auth.test/token"
-AUTH = ClientCredentials(token_url=TOKENS, client_id="agent", client_secret="hush")
+AUTH = ClientCredentials(token_url=TOKENS, client_id="agent", client_secret=CLIENT_SECRET)
 
 
 def issues(lifetime: float, clock: VirtualClock | None = None, skew: float = 0.0) -> Any:
-    """Issue tokens t1, t2 and so on; the server's clock may go wrong by ``skew`` seconds."""
+    """Issue tokens that are counted; the server's clock may go wrong by ``skew`` seconds."""
 
     def step(target: Target, request: httpx.Request) -> httpx.Response:
         headers = {} if clock is None else {"Date": formatdate(clock.wall() + skew, usegmt=True)}
-        token = {"access_token": f"t{target.sends}", "token_type": "Bearer", "expires_in": lifetime}
+        token = {"access_token": f"issued-canary-{target.sends}", "token_type": "Bearer", "expires_in": lifetime}
         return httpx.Response(200, json=token, headers=headers)
 
     return step
@@ -86,7 +87,7 @@ def test_A30_many_that_need_a_token_ask_once(name: str, tmp_path: Path, target: 
                 thread.join(PATIENCE)
         api.close()
     assert asked.sends == 1
-    assert set(tokens_of(there)) == {"t1"}
+    assert set(tokens_of(there)) == {"issued-canary-1"}
     assert len(there.effects) == (20 if name == "async" else 8)
 
 
@@ -120,7 +121,7 @@ def test_A31_a_token_about_to_end_is_replaced_before_the_send(
         plan.call("pay", {"n": 1})
         clock.advance(600 - left)
         plan.call("pay", {"n": 2})
-    assert (asked.sends, tokens_of(there)) == (2, ["t1", "t2"])
+    assert (asked.sends, tokens_of(there)) == (2, ["issued-canary-1", "issued-canary-2"])
 
 
 def test_A31_a_token_that_ends_in_a_wait_is_replaced_before_the_next_attempt(
@@ -131,7 +132,7 @@ def test_A31_a_token_that_ends_in_a_wait_is_replaced_before_the_next_attempt(
     there = target(says(429, headers={"Retry-After": "50"}), does())
     with api.worker(tool(auth=AUTH), clock=clock).open() as plan:
         plan.call("pay", {"n": 1})
-    assert (asked.sends, tokens_of(there)) == (2, ["t1", "t2"])
+    assert (asked.sends, tokens_of(there)) == (2, ["issued-canary-1", "issued-canary-2"])
     assert (len(there.keys), len(there.bodies)) == (1, 1)
 
 
@@ -143,17 +144,22 @@ def test_A31_a_token_that_is_fresh_is_used_again(api: Api, target: Put, clock: V
         for n in range(3):
             plan.call("pay", {"n": n})
             clock.advance(1)
-    assert (asked.sends, tokens_of(there)) == (1, ["t1", "t1", "t1"])
+    assert (asked.sends, tokens_of(there)) == (1, ["issued-canary-1", "issued-canary-1", "issued-canary-1"])
 
 
 @pytest.mark.parametrize("contract", [None, ToolContract()], ids=["keyed", "keyless"])
 def test_A33_a_401_is_answered_by_one_fresh_token(api: Api, target: Put, contract: ToolContract | None) -> None:
     """A token that the tool no longer takes is replaced once; the same key and bytes go out again."""
     asked = target(issues(3600), at=TOKENS)
-    there = target(only("t2"))
+    there = target(only("issued-canary-2"))
     with api.worker(tool(auth=AUTH, contract=contract)).open() as plan:
         plan.call("pay", {"n": 1})
-    assert (asked.sends, tokens_of(there), len(there.keys), len(there.bodies)) == (2, ["t1", "t2"], 1, 1)
+    assert (asked.sends, tokens_of(there), len(there.keys), len(there.bodies)) == (
+        2,
+        ["issued-canary-1", "issued-canary-2"],
+        1,
+        1,
+    )
 
 
 def test_A33_a_tool_that_always_says_401(api_on_both: Api, target: Put) -> None:

@@ -52,7 +52,7 @@ async def later() -> str:
     return "later"
 
 
-CLIENT = {"client_id": "c", "token_url": "https://login.example.com/token", "client_secret": "hush-hush"}
+CLIENT = {"client_id": "c", "token_url": "https://login.example.com/token", "client_secret": "client-secret-canary"}
 
 WRONG: list[tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = [
     (ToolContract, {}, {"kind": 1}),
@@ -145,17 +145,17 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = [
     (ClientCredentials, CLIENT, {"client_id": 5}),
     (ClientCredentials, CLIENT, {"token_url": 5}),
     (ClientCredentials, CLIENT, {"issuer": 5}),
-    (ClientCredentials, CLIENT, {"client_secret": b"hush"}),
+    (ClientCredentials, CLIENT, {"client_secret": b"client-secret-canary"}),
     (ClientCredentials, CLIENT, {"private_key": "-----BEGIN"}),
     (ClientCredentials, CLIENT, {"auth_method": "basic"}),
     (ClientCredentials, CLIENT, {"scope": ["a"]}),
     (ClientCredentials, CLIENT, {"audience": 5}),
     (ClientCredentials, CLIENT, {"resource": 5}),
-    (RefreshToken, {**CLIENT, "account": "a", "refresh_token": "r"}, {"account": 5}),
-    (RefreshToken, {**CLIENT, "account": "a", "refresh_token": "r"}, {"refresh_token": 5}),
-    (RefreshToken, {**CLIENT, "account": "a", "refresh_token": "r"}, {"rotates": "no"}),
+    (RefreshToken, {**CLIENT, "account": "a", "refresh_token": "refresh-canary-0"}, {"account": 5}),
+    (RefreshToken, {**CLIENT, "account": "a", "refresh_token": "refresh-canary-0"}, {"refresh_token": 5}),
+    (RefreshToken, {**CLIENT, "account": "a", "refresh_token": "refresh-canary-0"}, {"rotates": "no"}),
     (TokenExchange, CLIENT, {"subject": "alice"}),
-    (TokenExchange, CLIENT, {"actor_token": "token"}),
+    (TokenExchange, CLIENT, {"actor_token": "call-canary"}),
     (OnBehalfOf, CLIENT, {"scope": 5}),
 ]
 
@@ -174,7 +174,7 @@ def test_a_setting_of_a_wrong_type_is_refused(made: Callable[..., Any], right: d
         made(**{**right, **wrong})
     assert name in str(caught.value)
     assert made.__name__ in str(caught.value)
-    assert "hush" not in str(caught.value)
+    assert "canary" not in str(caught.value)
 
 
 WRONG_OF_TOOL: list[dict[str, Any]] = [
@@ -190,7 +190,7 @@ WRONG_OF_TOOL: list[dict[str, Any]] = [
     {"contract": Idempotency()},
     {"contract": ToolContract},
     {"contract": {"kind": "read"}},
-    {"auth": "Bearer token"},
+    {"auth": "Bearer static-canary"},
     {"auth": StaticToken},
     {"scope": ["a"]},
     {"audience": 5},

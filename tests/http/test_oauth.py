@@ -68,7 +68,7 @@ def test_A40_no_repr_shows_a_secret(method):
 @pytest.mark.parametrize("url", ["as.test", "https://u:CANARY@as.test/", "https://as.test/a b"])
 def test_an_endpoint_that_cannot_be_asked_is_refused(url):
     """A URL that cannot be sent as it stands makes no request, and the refusal does not show it."""
-    auth = ClientCredentials(token_url=URL, client_id="c", client_secret="s")
+    auth = ClientCredentials(token_url=URL, client_id="c", client_secret="client-secret-canary")
     with pytest.raises(ConfigError) as caught:
         token_request(Grant(auth=auth), url, jti="j", now=0.0)
     assert url not in str(caught.value)

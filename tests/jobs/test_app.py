@@ -13,12 +13,13 @@ from fastapi import FastAPI
 from agent_runtime import AsyncRuntime, Runtime, webhooks
 from agent_runtime.errors import LedgerError
 from agent_runtime.webhooks import CallbackRefused, StandardWebhook, sign
+from tests.credentials import WEBHOOK_SECRET
 from tests.jobs.job_api import DONE, JobApi, transcode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SECRET = WEBHOOK_SECRET
 ARGS = {"source_url": "s3://in/7f21c.mov"}
 
 

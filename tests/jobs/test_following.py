@@ -9,6 +9,7 @@ import pytest
 
 from agent_runtime import StaticToken, StepFailed, StepPending, TokenCallable
 from agent_runtime.errors import StepUnknown
+from tests.credentials import STATIC
 from tests.jobs.job_api import (
     CUT,
     DONE,
@@ -140,7 +141,7 @@ def test_after_a_hint_the_waits_grow_from_it(api: JobApi) -> None:
 
 def test_A35_passing_trouble_of_polls_ends_no_job(api: JobApi) -> None:
     """503, a reset, 500, 429 with Retry-After, 401 and then a fresh token: one POST, the 429's wait, success."""
-    tokens = iter(["t1"] * 7 + ["t2"] * 2)
+    tokens = iter(["call-canary-1"] * 7 + ["call-canary-2"] * 2)
     tool = transcode()
     api.starts[0] = httpx.Response(202, headers={"Location": "/jobs/1"})
     refused = httpx.Response(401, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
@@ -149,8 +150,8 @@ def test_A35_passing_trouble_of_polls_ends_no_job(api: JobApi) -> None:
     outcome = runtime.open("film").try_call(tool, ARGS)
     assert (outcome.status, api.posts) == ("succeeded", 1)
     assert 2 <= api.waits[5] <= 3
-    assert api.gets[-2][0].headers["Authorization"] == "Bearer t1"
-    assert api.gets[-1][0].headers["Authorization"] == "Bearer t2"
+    assert api.gets[-2][0].headers["Authorization"] == "Bearer call-canary-1"
+    assert api.gets[-1][0].headers["Authorization"] == "Bearer call-canary-2"
 
 
 def test_L3_polls_carry_no_key_and_keep_the_distance_asked_for(api: JobApi) -> None:
@@ -191,12 +192,12 @@ def test_A38_links_of_the_same_origin_are_polled_with_the_token(api: JobApi, loc
     """They resolve against the request's URL."""
     tool = transcode()
     api.starts[0] = httpx.Response(202, headers={"Location": location})
-    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    runtime = api.runtime(tool, auth=StaticToken(token=STATIC))
     assert runtime.open("film").try_call(tool, ARGS).status == "succeeded"
     wanted = {"/jobs/1": "/jobs/1", "jobs/1": "/v1/jobs/1", "?op=1": "/v1/transcode?op=1"}
     polled = api.gets[0][0]
     assert polled.url.raw_path.decode() == wanted.get(location, "/jobs/1")
-    assert polled.headers["Authorization"] == "Bearer secret"
+    assert polled.headers["Authorization"] == f"Bearer {STATIC}"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_A38_links_of_another_origin_are_not_followed(api: JobApi, location: str
     """Nothing is sent there; the outcome says why, the URL is kept, and the job stands in `attention()` at once."""
     tool = transcode()
     api.starts[0] = httpx.Response(202, headers={"Location": location})
-    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    runtime = api.runtime(tool, auth=StaticToken(token=STATIC))
     outcome = runtime.open("film").try_call(tool, ARGS)
     assert (outcome.status, outcome.kind, api.gets) == ("pending", "job", [])
     assert "not on the tool's origin" in outcome.message
@@ -232,7 +233,7 @@ def test_a_status_url_of_another_origin_is_said_to_be_that(everywhere: JobApi) -
         assert "PollPolicy(origins=...)" in said
     assert (len(heard), runtime.notify()) == (1, 0)
     allowed = transcode(origins=(other,))
-    later = api.runtime(allowed, auth=StaticToken(token="secret"))
+    later = api.runtime(allowed, auth=StaticToken(token=STATIC))
     assert later.open("film").call(allowed, ARGS).value == RESULT
     assert "Authorization" not in api.gets[0][0].headers
     assert (later.attention(), api.posts) == ([], 1)
@@ -242,7 +243,7 @@ def test_L9_an_allowed_origin_is_polled_bare(api: JobApi) -> None:
     """No Authorization, no key, on an origin that the policy allows."""
     tool = transcode(origins=("https://status.example.com",))
     api.starts[0] = httpx.Response(202, headers={"Location": "https://status.example.com/j/1"})
-    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    runtime = api.runtime(tool, auth=StaticToken(token=STATIC))
     assert runtime.open("film").try_call(tool, ARGS).status == "succeeded"
     polled = api.gets[0][0]
     assert polled.url.host == "status.example.com"
@@ -312,7 +313,7 @@ def test_a_second_401_ends_the_try_and_not_the_job(api: JobApi) -> None:
     """Pending, with words that say what is wanted; the next try goes on by GETs."""
     tool = transcode()
     api.script(401, 401, DONE)
-    session = api.runtime(tool, auth=TokenCallable(function=lambda: f"t{len(api.seen)}")).open("film")
+    session = api.runtime(tool, auth=TokenCallable(function=lambda: f"call-canary-{len(api.seen)}")).open("film")
     outcome = session.try_call(tool, ARGS)
     assert (outcome.status, outcome.state) == ("pending", "accepted")
     assert "refused a fresh token" in outcome.message

@@ -10,6 +10,7 @@ import pytest
 
 from agent_runtime import ConfigError, StaticToken, StepFailed, TokenCallable
 from agent_runtime.errors import PartialResult, ResultInvalid
+from tests.credentials import STATIC
 from tests.jobs.job_api import (
     DONE,
     ORIGIN,
@@ -72,12 +73,12 @@ def test_errors_are_fetched_when_asked_for_and_so_many(api: JobApi) -> None:
     tool = transcode()
     api.script(PARTIAL)
     api.pages["/v1/jobs/job_7f21c/errors"] = {"errors": [{"row": 14_000}]}
-    session = api.runtime(tool, auth=StaticToken(token="secret")).open("film")
+    session = api.runtime(tool, auth=StaticToken(token=STATIC)).open("film")
     step = session.try_call(tool, ARGS).step
     assert session.errors(step, limit=5) == {"errors": [{"row": 14_000}]}
     asked = api.gets[-1][0]
     assert str(asked.url) == f"{ORIGIN}/v1/jobs/job_7f21c/errors?limit=5"
-    assert asked.headers["Authorization"] == "Bearer secret"
+    assert asked.headers["Authorization"] == f"Bearer {STATIC}"
     assert "Idempotency-Key" not in asked.headers
 
 
@@ -137,7 +138,7 @@ def test_a_redirect_to_another_origin_is_known_at_once(api: JobApi, page: str) -
     away = httpx.Response(302, headers={"Location": "https://login.example.org/?next=job"})
     api.script(away if page == "status" else {"status": "succeeded", "result_url": "/films/1"})
     api.pages["/films/1"] = away
-    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    runtime = api.runtime(tool, auth=StaticToken(token=STATIC))
     began = api.stage.clock.wall()
     outcome = runtime.open("film").try_call(tool, ARGS)
     assert {request.url.host for request, _ in api.seen} == {"tools.example.com"}
@@ -226,7 +227,7 @@ def test_a_401_on_a_results_page_renews_the_token_once(api: JobApi) -> None:
     api.script({"status": "succeeded", "result_url": "/films/1"})
     answers = iter([401, {"film": 1}])
     api.pages["/films/1"] = lambda request: next(answers)
-    runtime = api.runtime(tool, auth=TokenCallable(function=lambda: f"t{len(api.seen)}"))
+    runtime = api.runtime(tool, auth=TokenCallable(function=lambda: f"call-canary-{len(api.seen)}"))
     assert runtime.open("film").call(tool, ARGS).value == {"film": 1}
     assert api.by_path == {"/v1/transcode": 1, "/v1/jobs/job_7f21c": 1, "/films/1": 2}
     sent = [request.headers["Authorization"] for request, _ in api.gets[-2:]]
@@ -248,7 +249,7 @@ def test_claims_that_a_look_is_answered_with_are_a_persons_matter(api: JobApi, p
     api.script(challenge if page == "status" else end)
     api.pages["/films/1"] = challenge
     made: list[int] = []
-    auth = TokenCallable(function=lambda: f"t{made.append(1) or len(made)}")
+    auth = TokenCallable(function=lambda: f"call-canary-{made.append(1) or len(made)}")
     session = api.runtime(tool, auth=auth).open("film")
     outcome = session.try_call(tool, ARGS)
     assert (outcome.state, outcome.status, len(api.gets)) == ("accepted", "pending", 1 if page == "status" else 2)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from agent_runtime import JobProgress, StaticToken
+from tests.credentials import STATIC
 from tests.jobs.job_api import DONE, FAILED, ORIGIN, RESULT, RUNS, start, transcode
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_a_stream_tells_progress_and_the_end(api: JobApi) -> None:
     """One connection under the token and without a key; each event is heard, and nothing is polled."""
     tool = streaming(api, RUNS, RUNS | {"progress_percent": 90}, DONE)
     heard: list[JobProgress] = []
-    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    runtime = api.runtime(tool, auth=StaticToken(token=STATIC))
     result = runtime.open("film").call(tool, ARGS, on_progress=heard.append)
     assert (result.value, dict(api.by_path)) == (RESULT, {"/v1/transcode": 1, PLACE: 1})
     assert [(one.status, one.percent) for one in heard] == [
@@ -59,7 +60,7 @@ def test_a_stream_tells_progress_and_the_end(api: JobApi) -> None:
         ("succeeded", 90),
     ]
     asked = api.gets[0][0]
-    assert (asked.headers["Authorization"], asked.headers["Accept"]) == ("Bearer secret", "text/event-stream")
+    assert (asked.headers["Authorization"], asked.headers["Accept"]) == (f"Bearer {STATIC}", "text/event-stream")
     assert "Idempotency-Key" not in asked.headers
 
 
@@ -87,6 +88,6 @@ def test_a_stream_of_another_origin_is_not_opened(api: JobApi) -> None:
     """The job is polled at its own URL."""
     api.starts[0] = start(events_url="https://evil.test/events")
     tool = transcode(stream="events_url")
-    runtime = api.runtime(tool, auth=StaticToken(token="secret"))
+    runtime = api.runtime(tool, auth=StaticToken(token=STATIC))
     assert runtime.open("film").call(tool, ARGS).value == RESULT
     assert {request.url.host for request, _ in api.seen} == {ORIGIN.split("//")[1]}

@@ -26,11 +26,13 @@ from authlib.oauth2.rfc7523 import JWTBearerGrant
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
+from tests.credentials import CLIENT_SECRET
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 USERS = OctKey.import_key("the key that users' tokens are signed with")
-SECRET = "client-secret-canary"
+SECRET = CLIENT_SECRET
 LIFETIME = 3600
 """Seconds that each access token lives."""
 

@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from joserfc.jwk import RSAKey
 
+from tests.credentials import secret
+from tests.leaks import AUTHORISATION_SERVERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -50,7 +53,7 @@ class Provider:
 
     def grant(self) -> str:
         """Return the refresh token of a new grant of alice to the client ``app``."""
-        return str(self._ask("grant")["refresh_token"])
+        return secret(str(self._ask("grant")["refresh_token"]))
 
     def token(self, value: str) -> dict[str, Any]:
         """Return what the provider knows of an access token."""
@@ -80,6 +83,7 @@ def running_provider(*, lifetime: int = 3600) -> Iterator[Provider]:
         if not issuer:
             msg = f"the provider did not start; {NEEDS_NODE}"
             raise RuntimeError(msg)
+        AUTHORISATION_SERVERS.add(issuer)
         yield Provider(issuer, key.as_pem(private=True).decode())
     finally:
         process.stdin.close()

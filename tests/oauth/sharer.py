@@ -18,8 +18,10 @@ import httpx
 import agent_runtime
 from agent_runtime import Runtime
 from agent_runtime._drive import SystemClock
+from tests import leaks
+from tests.credentials import TOKEN_KEY, secret
 from tests.oauth.authority import user_token
-from tests.oauth.kit import TOKEN_KEY, tool
+from tests.oauth.kit import tool
 
 
 class MovedClock(SystemClock):
@@ -49,8 +51,12 @@ class Transport(httpx.HTTPTransport):
 
 def main(ledger: str, *providers: str) -> None:
     clock, transport = MovedClock(), Transport(trust_env=False)
+    leaks.watch_requests()
     tools = []
     for at, (name, settings) in enumerate(map(json.loads, providers)):
+        leaks.AUTHORISATION_SERVERS.add(settings["token_url"].removesuffix("/token"))
+        if "refresh_token" in settings:
+            secret(settings["refresh_token"])
         tools.append(tool(f"tool-{at}", auth=getattr(agent_runtime, name)(**settings)))
     with (
         httpx.Client(transport=transport) as client,
@@ -65,6 +71,7 @@ def main(ledger: str, *providers: str) -> None:
                 outcome = session.try_call(one, {})
                 sent.append(transport.token if outcome.ok else f"{outcome.status} {outcome.error}")
             print(*sent, sep="\t", flush=True)
+    leaks.tell_parent()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from agent_runtime import (
     TokenExchange,
 )
 from agent_runtime._oauth import metadata_urls
+from tests.credentials import CLIENT_SECRET
 from tests.oauth.authority import Authority, user_token
 from tests.oauth.kit import CLIENT, TOKEN_URL, Api, Site, rotating, tool
 
@@ -40,7 +41,7 @@ def test_O11_an_exchange_says_everything(api: Api, authority: Authority) -> None
     auth = TokenExchange(
         **CLIENT,
         subject_token_type=JWT,
-        actor_token=StaticToken(token="the-agent"),
+        actor_token=StaticToken(token="static-canary-of-the-agent"),
         resource=("https://one.test", "https://two.test/x"),
         audience=("one", "two"),
         scope="write read",
@@ -53,7 +54,7 @@ def test_O11_an_exchange_says_everything(api: Api, authority: Authority) -> None
     assert form["audience"] == ["one", "two"]
     assert form["scope"] == ["read write"]
     assert (form["subject_token_type"], form["requested_token_type"]) == ([JWT], [JWT])
-    assert (form["actor_token"], form["actor_token_type"]) == (["the-agent"], [ACCESS])
+    assert (form["actor_token"], form["actor_token_type"]) == (["static-canary-of-the-agent"], [ACCESS])
 
 
 def test_an_actor_type_never_stands_alone(api: Api, authority: Authority) -> None:
@@ -134,7 +135,9 @@ def test_a_token_that_is_none_is_refused(api: Api, site: Site) -> None:
     """An exchange whose reply is N_A, or does not say what it holds, gives no token."""
     for reply in ({"access_token": "x", "token_type": "N_A", "issued_token_type": JWT}, {"access_token": "x"}):
         site.on_token = [httpx.Response(200, json=reply)]
-        session = api.open(tool(auth=TokenExchange(**CLIENT)), alias=str(len(reply)), actor="a", subject_token="t")
+        session = api.open(
+            tool(auth=TokenExchange(**CLIENT)), alias=str(len(reply)), actor="a", subject_token="subject-canary-t"
+        )
         assert api.do(session.try_call, "pay", {"n": 1}).kind == "auth"
     assert site.calls == []
 
@@ -163,7 +166,7 @@ def test_the_token_endpoint_is_discovered_once(api: Api, site: Site, place: int)
         asked.append(str(request.url))
         return metadata() if len(asked) == place + 1 else httpx.Response(404)
 
-    auth = ClientCredentials(issuer="https://as.test/t1", client_id="agent", client_secret="client-secret-canary")
+    auth = ClientCredentials(issuer="https://as.test/t1", client_id="agent", client_secret=CLIENT_SECRET)
     session = api.open(tool(auth=auth), handler=handler)
     for number in range(2):
         assert api.do(session.try_call, "pay", {"n": number}).ok
@@ -194,7 +197,7 @@ def test_metadata_that_cannot_be_used(api: Api, site: Site, answer: httpx.Respon
         secrets.extend([request] if request.method == "POST" else [])
         return httpx.Response(answer.status_code, content=answer.content)
 
-    auth = ClientCredentials(issuer="https://as.test/t1", client_id="agent", client_secret="client-secret-canary")
+    auth = ClientCredentials(issuer="https://as.test/t1", client_id="agent", client_secret=CLIENT_SECRET)
     session = api.open(tool(auth=auth), handler=handler)
     assert api.do(session.try_call, "pay", {}).kind == kind
     assert secrets == []
@@ -203,11 +206,11 @@ def test_metadata_that_cannot_be_used(api: Api, site: Site, answer: httpx.Respon
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: ClientCredentials(client_id="c", client_secret="s"),
-        lambda: ClientCredentials(token_url="as.test", client_id="c", client_secret="s"),
-        lambda: ClientCredentials(token_url="https://u:canary@as.test", client_id="c", client_secret="s"),
+        lambda: ClientCredentials(client_id="c", client_secret=CLIENT_SECRET),
+        lambda: ClientCredentials(token_url="as.test", client_id="c", client_secret=CLIENT_SECRET),
+        lambda: ClientCredentials(token_url="https://u:canary@as.test", client_id="c", client_secret=CLIENT_SECRET),
         lambda: ClientCredentials(token_url=TOKEN_URL, client_id="c"),
-        lambda: ClientCredentials(token_url=TOKEN_URL, client_id="", client_secret="s"),
+        lambda: ClientCredentials(token_url=TOKEN_URL, client_id="", client_secret=CLIENT_SECRET),
         lambda: ClientCredentials(token_url=TOKEN_URL, client_id="c", auth_method="private_key_jwt"),
         lambda: ClientCredentials(token_url=TOKEN_URL, client_id="c", auth_method="client_secret_post"),
         lambda: ClientCredentials(**CLIENT, resource="not-absolute"),

@@ -32,6 +32,7 @@ from agent_runtime import (
 )
 from agent_runtime._core.polling import follow
 from agent_runtime._core.run import Run
+from tests.credentials import STATIC
 from tests.oauth.kit import (
     CLIENT,
     TOKEN_KEY,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 CREDENTIALS = ClientCredentials(**CLIENT)
 OBO = OnBehalfOf(**CLIENT, scope="api://orders/.default")
+OTHER = "static-canary-2"
 
 
 def branches(api: Api, session: Any, count: int, name: str = "pay") -> list[Callable[[], Any]]:
@@ -434,10 +436,10 @@ ANOTHER = {
     # before, after, and what each session is opened with
     "client": (CREDENTIALS, ClientCredentials(**CLIENT | {"client_id": "other"}), {}),
     "account": (rotating(), rotating(account="bob@crm", refresh_token="refresh-canary-bob"), {}),
-    "static account": (StaticToken(token="t", principal="acct-1"), StaticToken(token="u", principal="acct-2"), {}),
+    "static account": (StaticToken(token=STATIC, principal="acct-1"), StaticToken(token=OTHER, principal="acct-2"), {}),
     "subject": (
         TokenExchange(**CLIENT),
-        TokenExchange(**CLIENT, subject=StaticToken(token="u", principal="bob")),
+        TokenExchange(**CLIENT, subject=StaticToken(token=OTHER, principal="bob")),
         {"actor": "alice", "subject_token": "subject-canary-1"},
     ),
     "function": (
@@ -459,7 +461,7 @@ def test_another_identity_sends_nothing_and_asks_for_no_token(
         raise httpx.ReadTimeout("lost", request=request)
 
     site.on_tool = [httpx.Response(429, headers={"Retry-After": "900"})] if parked else [lose] * 9
-    site.issued["t"] = site.issued["u"] = (float("inf"), {})
+    site.issued[STATIC] = site.issued[OTHER] = (float("inf"), {})
     first = api.open(tool(auth=before), **named)
     state = "ready" if parked else "unknown"
     assert api.do(first.try_call, "pay", {"n": 1}).state == state
@@ -478,7 +480,7 @@ def test_a_session_is_not_lent_to_another_actor(api: Api) -> None:
     """A session that acts for one user cannot be opened or authenticated for another."""
     session = api.open(tool(auth=OBO), actor="alice", subject_token="subject-canary-1")
     with pytest.raises(ConfigError, match="acts for 'alice', not for 'bob'"):
-        api.do(session.authenticate, subject_token="x", actor="bob")
+        api.do(session.authenticate, subject_token="subject-canary-x", actor="bob")
     api.do(session.close)
     with pytest.raises(ConfigError, match="acts for 'alice', not for 'bob'"):
         api.open(tool(auth=OBO), actor="bob", subject_token="subject-canary-2")
@@ -497,14 +499,15 @@ def test_a_subject_needs_a_name(api: Api) -> None:
 
 def test_a_token_function_is_asked_before_every_send(api: Api, site: Site) -> None:
     """A callable is asked each time, and after a 401 its new token is used."""
-    given = iter(["t1", "t2", "t3"])
-    for name in ("t1", "t2", "t3"):
+    names = ["call-canary-1", "call-canary-2", "call-canary-3"]
+    given = iter(names)
+    for name in names:
         site.issued[name] = (float("inf"), {})
     site.on_tool = [unauthorised()]
     session = api.open(tool(auth=TokenCallable(function=lambda: next(given))))
     api.do(session.call, "pay", {"n": 1})
     api.do(session.call, "pay", {"n": 2})
-    assert [call.headers["Authorization"] for call in site.calls] == ["Bearer t1", "Bearer t2", "Bearer t3"]
+    assert [call.headers["Authorization"] for call in site.calls] == [f"Bearer {name}" for name in names]
 
 
 def test_a_users_token_may_be_a_function(api: Api, site: Site) -> None:

@@ -84,7 +84,7 @@ def expire(processes: list[Sharer], times: int) -> set[str]:
 @pytest.mark.node
 def test_O3_A30_one_refresh_an_expiry_and_no_revocation(backend: Backend, provider: Provider) -> None:
     """At each expiry one process refreshes the rotating token, all send the new one, the grant is never revoked."""
-    account = {"token_url": provider.token_url, "client_id": "app", "client_secret": "app-secret", "account": "alice"}
+    account = {"token_url": provider.token_url, "client_id": "app", "client_secret": SECRET, "account": "alice"}
     before = provider.counts()
     with sharers(backend.url, ("RefreshToken", account | {"refresh_token": provider.grant()})) as processes:
         seen = expire(processes, EXPIRIES)

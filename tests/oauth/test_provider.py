@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from agent_runtime import AsyncRuntime, ClientCredentials, PrivateKey, RefreshToken, Runtime
+from tests.credentials import CLIENT_SECRET
 from tests.oauth.kit import TOKEN_KEY, tool
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_O10_a_secret_with_every_character_is_taken(kind: str, tmp_path: Path, p
     auth = ClientCredentials(
         token_url=provider.token_url,
         client_id="cli:ent",
-        client_secret='s%cr+t: &=~"',
+        client_secret='canary s%cr+t: &=~"',
         scope="pay",
         resource="https://r.test",
     )
@@ -105,7 +106,10 @@ def test_a_secret_in_the_form_is_taken(kind: str, tmp_path: Path, provider: Prov
     """client_secret_post works, and the endpoint is found in the issuer's metadata."""
     front = Front()
     auth = ClientCredentials(
-        issuer=provider.issuer, client_id="poster", client_secret="poster-secret", auth_method="client_secret_post"
+        issuer=provider.issuer,
+        client_id="poster",
+        client_secret=f"{CLIENT_SECRET}-of-poster",
+        auth_method="client_secret_post",
     )
     assert run(kind, tmp_path, auth, front)[0].ok
     assert provider.token(front.tokens[0])["client"] == "poster"
@@ -127,7 +131,7 @@ def account(provider: Provider, refresh_token: str, **more: Any) -> RefreshToken
     return RefreshToken(
         token_url=provider.token_url,
         client_id="app",
-        client_secret="app-secret",
+        client_secret=CLIENT_SECRET,
         account=f"alice-{refresh_token[:6]}",
         refresh_token=refresh_token,
         **more,
@@ -155,7 +159,7 @@ def test_A33_a_grant_that_is_over_is_told_once(kind: str, tmp_path: Path, provid
     """invalid_grant makes the step wait for a person, and the dead refresh token is not sent again."""
     front = Front()
     before = provider.counts()
-    auth = account(provider, "never-issued")
+    auth = account(provider, "refresh-canary-never-issued")
     outcomes = run(kind, tmp_path, auth, front, calls=2)
     assert [(outcome.state, outcome.kind, outcome.attempts) for outcome in outcomes] == [("ready", "auth", 0)] * 2
     assert provider.counts()["refused"] - before["refused"] == 1
@@ -166,12 +170,12 @@ def test_A33_a_grant_that_is_over_is_told_once(kind: str, tmp_path: Path, provid
 def test_a_new_authorisation_replaces_a_dead_grant(kind: str, tmp_path: Path, provider: Provider) -> None:
     """A refresh token that the ledger has never seen begins a new chain for the same account."""
     front = Front()
-    dead = account(provider, "never-issued-2")
+    dead = account(provider, "refresh-canary-never-issued-2")
     assert run(kind, tmp_path, dead, front)[0].kind == "auth"
     fresh = RefreshToken(
         token_url=provider.token_url,
         client_id="app",
-        client_secret="app-secret",
+        client_secret=CLIENT_SECRET,
         account=dead.account,
         refresh_token=provider.grant(),
     )

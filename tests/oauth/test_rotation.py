@@ -432,4 +432,4 @@ def test_settings_that_cannot_work_are_refused() -> None:
     """An account without a name or token is refused."""
     for wrong in ({"account": ""}, {"refresh_token": ""}, {"client_id": ""}):
         with pytest.raises(ConfigError):
-            RefreshToken(**CLIENT | {"account": "a", "refresh_token": "r"} | wrong)
+            RefreshToken(**CLIENT | {"account": "a", "refresh_token": "refresh-canary-0"} | wrong)

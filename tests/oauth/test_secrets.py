@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from agent_runtime import AgentRuntimeError, ClientCredentials, OnBehalfOf, StaticToken, TokenExchange
+from tests.credentials import STATIC, SUBJECT
 from tests.logs import logged
 from tests.oauth.kit import CLIENT, Api, Site, rotating, tool, unauthorised
 
@@ -20,9 +21,9 @@ PROVIDERS = {
     "client_credentials": (ClientCredentials(**CLIENT), {}),
     "in_the_form": (ClientCredentials(**CLIENT, auth_method="client_secret_post"), {}),
     "refresh_token": (rotating(), {}),
-    "on_behalf_of": (OnBehalfOf(**CLIENT), {"actor": "alice", "subject_token": "subject-canary-1"}),
-    "exchange": (TokenExchange(**CLIENT), {"actor": "alice", "subject_token": "subject-canary-1"}),
-    "static": (StaticToken(token="static-canary"), {}),
+    "on_behalf_of": (OnBehalfOf(**CLIENT), {"actor": "alice", "subject_token": SUBJECT}),
+    "exchange": (TokenExchange(**CLIENT), {"actor": "alice", "subject_token": SUBJECT}),
+    "static": (StaticToken(token=STATIC), {}),
 }
 
 
@@ -61,7 +62,7 @@ def test_A40_no_credential_is_left_anywhere(
     """Logs at DEBUG, errors with their causes, outcomes, reprs and pickles hold none; the fixture searches the rest."""
     provider, subject = auth
     site.on_token, site.on_tool = list(trouble.get("on_token", [])), list(trouble.get("on_tool", []))
-    site.issued["static-canary"] = (float("inf"), {})
+    site.issued[STATIC] = (float("inf"), {})
     session = api.open(tool(auth=provider), **subject)
     seen: list[Any] = [session, session.steps()]
     try:

@@ -62,7 +62,7 @@ def test_two_spellings_of_a_server_are_one_account(
 )
 def test_a_server_has_one_spelling(url: str, server: str) -> None:
     """Only what means the same by the rules of URLs is spelled alike; the URL that is asked stays as it was given."""
-    auth = ClientCredentials(token_url=url, client_id="c", client_secret="s")
+    auth = ClientCredentials(token_url=url, client_id="c", client_secret="client-secret-canary")
     assert (auth.server, auth.principal, auth.token_url) == (server, f"{server}#c", url)
 
 
@@ -70,7 +70,7 @@ def test_a_server_has_one_spelling(url: str, server: str) -> None:
 def test_a_server_that_is_none_is_refused(url: str) -> None:
     """A port out of range, broken brackets and a missing host are refused when the provider is built."""
     with pytest.raises(ConfigError, match="absolute URL"):
-        ClientCredentials(token_url=url, client_id="c", client_secret="s")
+        ClientCredentials(token_url=url, client_id="c", client_secret="client-secret-canary")
 
 
 @pytest.mark.parametrize(("provider", "runtime"), OTHERS.values(), ids=OTHERS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent_runtime.ledger import SqlLedger, open_ledger
+from tests.leaks import search_postgres
 from tests.session.stage import Clock, Stage
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ def databases(
         return opened[name]
 
     yield database
-    for _, ledger in opened.values():
+    for url, ledger in opened.values():
         ledger.close()
+        if url.startswith("postgresql"):
+            search_postgres(url)
 
 
 def _postgres(server: str) -> str:

@@ -32,6 +32,7 @@ from agent_runtime import ToolContract as Contract
 from agent_runtime.config import HttpTool
 from agent_runtime.errors import ArgumentsRefused, UnknownTool
 from agent_runtime.testing import VirtualClock
+from tests.credentials import CALLED, SUBJECT
 from tests.session.stage import ORIGIN, http_tool, notify, provision
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def test_input_without_a_canonical_form_is_refused(stage: Stage) -> None:
     assert rows(stage) == before
 
 
-@pytest.mark.parametrize("token", ["two\r\nX-Admin: 1", "ümlaut", "", 5], ids=told)
+@pytest.mark.parametrize("token", ["call-canary\r\nX-Admin: 1", "call-canary-ü", "", 5], ids=told)
 def test_a_token_that_no_header_can_hold_is_not_sent(stage: Stage, token: Any) -> None:
     """The step waits as ready, nothing was sent, the message shows no token; with a good one the call goes on."""
     tokens = [token]
@@ -202,9 +203,9 @@ def test_a_token_that_no_header_can_hold_is_not_sent(stage: Stage, token: Any) -
     assert "X-Admin" not in str(caught.value)
     assert stage.tools.requests == []
     assert stage.states() == ["ready"]
-    tokens.append("good")
+    tokens.append(CALLED)
     assert session.call(provision, {"gb": 1}).value["effect"] == 1
-    assert stage.tools.requests[0].headers["Authorization"] == "Bearer good"
+    assert stage.tools.requests[0].headers["Authorization"] == f"Bearer {CALLED}"
 
 
 @pytest.mark.parametrize("runtime", [Runtime, AsyncRuntime])
@@ -467,7 +468,7 @@ def test_the_class_methods_bring_the_actor(stage: Stage) -> None:
     """The session acts for the one who was named, and the token is that one's."""
     face = AsyncSession if stage.is_async else Session
     runtime = getattr(stage.own, "target", stage.own)
-    named = {"runtime": runtime, "actor": "ana", "subject_token": "proof"}
+    named = {"runtime": runtime, "actor": "ana", "subject_token": SUBJECT}
 
     async def opened(opening: Any) -> Any:
         return await opening
@@ -476,6 +477,6 @@ def test_the_class_methods_bring_the_actor(stage: Stage) -> None:
         return stage.run(opened(opening)) if stage.is_async else opening
 
     for made in (take(face.open("one", **named)), take(face.start("two", **named))):
-        assert (made._hold.desk.subject.name, made._hold.desk.subject.token) == ("ana", "proof")
-    again = take(face.resume("one", runtime=runtime, subject_token="new proof"))
-    assert (again._hold.desk.subject.name, again._hold.desk.subject.token) == ("ana", "new proof")
+        assert (made._hold.desk.subject.name, made._hold.desk.subject.token) == ("ana", SUBJECT)
+    again = take(face.resume("one", runtime=runtime, subject_token="subject-canary-2"))
+    assert (again._hold.desk.subject.name, again._hold.desk.subject.token) == ("ana", "subject-canary-2")

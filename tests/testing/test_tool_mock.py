@@ -252,13 +252,16 @@ def test_refused_token_is_replaced():
     """401 for one token until another comes, however often it is shown."""
     api = ToolMock(URL).refuse_token()
     with client_of(api) as client:
-        shown = [post(client, Authorization=f"Bearer {token}").status_code for token in "aaba"]
+        shown = [
+            post(client, Authorization=f"Bearer {token}").status_code
+            for token in ("static-canary-1", "static-canary-1", "static-canary-2", "static-canary-1")
+        ]
     assert (shown, api.effects) == ([401, 401, 200, 401], 1)
 
 
 def test_session_refreshes_a_refused_token():
     """A session gets a fresh token once, and sends the same key and bytes."""
-    tokens = iter("ab")
+    tokens = iter(["call-canary-1", "call-canary-2"])
     api = ToolMock(URL).refuse_token()
     call(api, auth=TokenCallable(function=lambda: next(tokens), principal="acct-7"))
     assert (api.requests, len(set(api.keys)), len(set(api.bodies)), api.effects) == (2, 1, 1, 1)

@@ -39,7 +39,7 @@ def test_token_is_refused(guarded_agent):
     wrong = _token(guarded_agent, secret="guess")
     assert (wrong.status_code, wrong.json()) == (401, {"error": "invalid_client"})
     assert wrong.headers["WWW-Authenticate"].startswith("Basic")
-    assert _token(guarded_agent, client_id="nobody", client_secret="x").status_code == 401
+    assert _token(guarded_agent, client_id="nobody", client_secret="agent-secret").status_code == 401
     other = _token(guarded_agent, grant_type="password")
     assert (other.status_code, other.json()) == (400, {"error": "unsupported_grant_type"})
 

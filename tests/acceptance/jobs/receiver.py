@@ -18,8 +18,9 @@ from starlette.routing import Mount
 from agent_runtime import AsyncRuntime, Idempotency, PollPolicy, Runtime, Tool, ToolContract, webhooks
 from agent_runtime.ledger import open_ledger
 from agent_runtime.webhooks import StandardWebhook
+from tests.credentials import WEBHOOK_SECRET
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SECRET = WEBHOOK_SECRET
 
 
 class Announcing(uvicorn.Server):

@@ -12,14 +12,14 @@ server.listen(0, '127.0.0.1', () => {
   const issuer = `http://127.0.0.1:${server.address().port}`;
   const provider = new Provider(issuer, {
     clients: [
-      { client_id: 'cli:ent', client_secret: 's%cr+t: &=~"', grant_types: ['client_credentials'], redirect_uris: [],
+      { client_id: 'cli:ent', client_secret: 'canary s%cr+t: &=~"', grant_types: ['client_credentials'], redirect_uris: [],
         response_types: [], scope: 'pay read' },
-      { client_id: 'poster', client_secret: 'poster-secret', grant_types: ['client_credentials'], redirect_uris: [],
+      { client_id: 'poster', client_secret: 'client-secret-canary-of-poster', grant_types: ['client_credentials'], redirect_uris: [],
         response_types: [], token_endpoint_auth_method: 'client_secret_post' },
       { client_id: 'signer', grant_types: ['client_credentials'], redirect_uris: [], response_types: [],
         token_endpoint_auth_method: 'private_key_jwt', token_endpoint_auth_signing_alg: 'RS256',
         jwks: { keys: [clientJwk] } },
-      { client_id: 'app', client_secret: 'app-secret', grant_types: ['refresh_token', 'authorization_code'],
+      { client_id: 'app', client_secret: 'client-secret-canary', grant_types: ['refresh_token', 'authorization_code'],
         redirect_uris: ['https://app.test/cb'] },
     ],
     scopes: ['openid', 'offline_access', 'pay', 'read'],
