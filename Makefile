@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # The authorisation server that some tests ask comes from npm; where there is no Node, those tests are left out.
 WITHOUT_NODE := $(if $(shell command -v node 2>/dev/null),,-m "not node")
 
-.PHONY: demo test coverage check format clean
+.PHONY: demo test test-without-httpx2 coverage check format clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -21,6 +21,11 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(if $(WITHOUT_NODE),@echo "no Node on this machine: the tests marked 'node' are left out")
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(WITHOUT_NODE) $(ARGS)
+
+# The whole suite where httpx2 cannot be imported, in no process: as where only httpx is installed.
+test-without-httpx2: $(STAMP)
+	PYTHONPATH=$(CURDIR)/tests/without_httpx2 $(BIN)/python -m pytest -n 2 --dist loadfile \
+		-m "not httpx2$(if $(WITHOUT_NODE), and not node)" $(ARGS)
 
 # Every branch of the pure core, by its own tests. Minutes, so not part of `make test`.
 coverage: $(STAMP)

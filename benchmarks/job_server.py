@@ -64,7 +64,7 @@ class JobServer:
     def poll(self, job_id: str, came: float) -> dict[str, Any]:
         self.arrived[job_id].append(came)
         self.asked[job_id].append(time.time() + self.every)
-        return {"status": "processing", "done": False, "poll_after_seconds": self.every}
+        return {"job_id": job_id, "status": "processing", "done": False, "poll_after_seconds": self.every}
 
 
 class Announcing(uvicorn.Server):

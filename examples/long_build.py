@@ -1,8 +1,8 @@
 """A build of 40 minutes: started, left, and picked up by another run of the program.
 
 Nobody waits in the agent's turn. The job's id is in the ledger before the answer is looked at, a scheduled run looks at
-what is due, and the next turn of the agent begins by reading what runs. Time is virtual: the 40 minutes pass at once,
-and each look comes when it would have come.
+what is due, and each turn of the agent begins by reading what runs. A turn in the middle makes the same call: it joins
+the build and starts none. Time is virtual: the 40 minutes pass at once, and each look comes when it would have come.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def runtime(ledger: str, builds: Builds) -> Runtime:
 def turn(ledger: str, builds: Builds, name: str) -> Outcome:
     """Take one turn of the agent: read what runs, then call; the call is the same in every turn."""
     with runtime(ledger, builds) as one:
-        print(f"{name}: the model reads {json.dumps(one.jobs().for_model())[:118]}...")
+        running = one.jobs().for_model()
+        print(f"{name}: the model reads: {running['message']} {json.dumps([job['job_id'] for job in running['jobs']])}")
         with one.open("release v2.4.0") as session:
             outcome = session.try_call(TOOL, ARGS, detach=True)
         print(f"{name}: {outcome.status}, job {outcome.job_id}")
@@ -63,7 +64,7 @@ def turn(ledger: str, builds: Builds, name: str) -> Outcome:
 
 
 def main() -> None:
-    """Start, let a scheduled run look, pick up."""
+    """Start, let a scheduled run look, come back too early, pick up."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = f"sqlite:///{Path(folder) / 'agent.db'}"
         clock = VirtualClock()
@@ -74,10 +75,12 @@ def main() -> None:
             clock.advance(600)  # a scheduled run every ten minutes, each a process of its own
             with runtime(ledger, builds) as one:
                 ended = one.follow_jobs(on_end=lambda outcome: print(f"scheduled run: the build {outcome.status}"))
+            if passes == 2:
+                turn(ledger, builds, "turn after 20 minutes")
             if ended or passes > MINUTES:
                 break
 
-        outcome = turn(ledger, builds, "next turn")
+        outcome = turn(ledger, builds, "last turn")
         print(f"the image: {outcome.value['image']}, {len(builds.looks)} looks in {MINUTES} minutes, none by the model")
         print(f"long_build: {len(builds.began)} build started, picked up by another run: {outcome.status}")
 

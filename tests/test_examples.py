@@ -56,8 +56,10 @@ SAYS = {
         r"PART of it failed(?s:.*)rejected rows: \[14000, 14001, 14002\]\n",
     ],
     "long_build": [
-        r"first turn: pending, job build-117\nscheduled run: the build succeeded\n",
-        r"next turn: succeeded, job build-117\nthe image: shop:v2.4.0, 4 looks in 40 minutes",
+        r"first turn: pending, job build-117\n",
+        r"turn after 20 minutes: the model reads: 1 job\(s\) were STARTED .* NOT finished.* \[\"build-117\"\]\n",
+        r"turn after 20 minutes: pending, job build-117\nscheduled run: the build succeeded\n",
+        r"last turn: succeeded, job build-117\nthe image: shop:v2.4.0, 4 looks in 40 minutes",
     ],
     "langgraph_agent": [
         r"as_it_is:\n  died after 2 effects.*\n  3 effects wanted, 5 happened\n",
@@ -75,10 +77,11 @@ def test_an_example_tells_its_story_and_leaves_nothing_behind(name: str, tmp_pat
     warnings = [] if name == "langgraph_agent" else ["-W", "error"]
     temporary = tmp_path / "tmp"
     temporary.mkdir()
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, *warnings, "-m", f"examples.{name}"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
         timeout=50,

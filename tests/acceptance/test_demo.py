@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_demo(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the demo in an environment that holds nothing but a folder for temporary files."""
+    """Run the demo in an environment that holds nothing but a folder for temporary files, and what hides a library."""
     command = [sys.executable, "-m", "examples.demo", *options]
-    environment = {"PATH": os.defpath, "TMPDIR": str(folder)}
+    hidden = {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
+    environment = {"PATH": os.defpath, "TMPDIR": str(folder), **hidden}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -1,8 +1,8 @@
 """What exceptions of HTTP clients prove."""
 
-import httpcore
+import importlib
+
 import httpx
-import httpx2
 import pytest
 
 from agent_runtime._core.transport_errors import transport_error_kind
@@ -11,11 +11,12 @@ NOT_SENT = ["ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "Unsu
 MAYBE_SENT = ["ReadError", "ReadTimeout", "WriteError", "WriteTimeout", "RemoteProtocolError", "LocalProtocolError"]
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2, httpcore])
-def test_A20_every_class_is_known_in_each_library(library):
+@pytest.mark.parametrize("name", ["httpx", pytest.param("httpx2", marks=pytest.mark.httpx2), "httpcore"])
+def test_A20_every_class_is_known_in_each_library(name):
     """Connect and pool errors were certainly not sent; all others may have been, by class name alone."""
-    assert {transport_error_kind(getattr(library, name)("x")) for name in NOT_SENT} == {"not_sent"}
-    assert {transport_error_kind(getattr(library, name)("x")) for name in MAYBE_SENT} == {"maybe_sent"}
+    library = importlib.import_module(name)
+    assert {transport_error_kind(getattr(library, error)("x")) for error in NOT_SENT} == {"not_sent"}
+    assert {transport_error_kind(getattr(library, error)("x")) for error in MAYBE_SENT} == {"maybe_sent"}
 
 
 def test_A20_every_httpx_error_has_a_kind():

@@ -164,7 +164,13 @@ class Loop:
                 await client.aclose()
 
 
-@pytest.fixture(params=["sync", "async", "sync-httpx2", "async-httpx2"])
+@pytest.fixture(
+    params=[
+        "sync",
+        "async",
+        *(pytest.param(name, marks=pytest.mark.httpx2) for name in ("sync-httpx2", "async-httpx2")),
+    ]
+)
 def loop(request):
     """Each kind of client in turn."""
     return Loop(request.param)

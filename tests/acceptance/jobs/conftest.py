@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from acceptance_kit.gateway import Gateway
 
 from agent_runtime import AsyncRuntime, Idempotency, PollPolicy, RetryPolicy, Runtime, Tool, ToolContract
 from examples.tool_backend.process import running_backend
@@ -35,13 +36,21 @@ def server(standing_server: Backend) -> Backend:
 
 
 @pytest.fixture
-def job_tool(server: Backend) -> Callable[..., Any]:
-    """Makes a slow tool of the server; waits are short."""
+def gateway(server: Backend) -> Iterator[Gateway]:
+    """A gateway before the tool server."""
+    gateway = Gateway(server.url)
+    yield gateway
+    gateway.close()
 
-    def make(name: str = "transcode", **policy: Any) -> Any:
+
+@pytest.fixture
+def job_tool(server: Backend) -> Callable[..., Any]:
+    """Makes a slow tool of the server, or of a gateway before it; waits are short."""
+
+    def make(name: str = "transcode", *, at: str = server.url, **policy: Any) -> Any:
         polling = PollPolicy(**{"first": 0.05, "cap": 0.2, **policy})
         contract = ToolContract(idempotency=Idempotency(), polling=polling, retry=RetryPolicy(base=0.05, cap=0.2))
-        return Tool(name, url=f"{server.url}/v1/{PATHS[name]}", contract=contract)
+        return Tool(name, url=f"{at}/v1/{PATHS[name]}", contract=contract)
 
     return make
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from acceptance_kit.transactions import counted_ends
 
 from examples.tool_backend.jobs import signed
 from tests.acceptance.jobs.receiver import SECRET
@@ -105,18 +106,28 @@ def test_a_callback_without_a_result_makes_the_step_look(
 
 
 def test_completed_twice_runs_the_next_step_once(server: Backend, job_tool: Make, runtime_of: Make, hook: Any) -> None:
-    """The callback is delivered twice and a poll races it: one completion, and the downstream step has one effect."""
+    """The callback is delivered twice and a poll races it, and later it comes again: one end of each step, counted in
+    the database, and the next step has one effect, also when the plan runs again."""
     url, port = hook
     server.order_jobs("transcode", seconds=0.3, poll_after=0.05, callback_url=url_of(port), callback_times=2)
-    tool, next_tool = job_tool(webhook="films", cap=0.1), job_tool("report")
     server.order_jobs("report", polls=0)
+    tool, next_tool = job_tool(webhook="films", cap=0.1), job_tool("report")
     runtime = runtime_of(tool, next_tool, url=url)
-    with receiving(url, server.url, port), runtime.open("film") as session:
-        first = session.call(tool, ARGS)
-        session.call(next_tool, {"of": first.value["output_url"]})
-        again = session.try_call(tool, ARGS, at="a look at the job")
-        assert again.status == "succeeded"
-    assert len(server.effects("report")) == 1
+
+    def plan() -> Any:
+        with runtime.open("film") as session:
+            first = session.call(tool, ARGS)
+            return first.value, session.call(next_tool, {"of": first.value["output_url"]}).value
+
+    with counted_ends(url) as ends, receiving(url, server.url, port):
+        values = plan()
+        job_id = values[0]["output_url"].rpartition("/")[2].removesuffix(".mp4")
+        done = {"job_id": job_id, "status": "succeeded", "done": True, "result": values[0]}
+        for event_id in (f"msg_{job_id}", f"msg_{job_id}", "another"):
+            assert post(port, event_id, done).json()["status"] in {"seen", "noted"}
+        assert plan() == values
+        assert ends() == {"step_001": 1, "step_002": 1}
+    assert len(server.effects("transcode")) == len(server.effects("report")) == 1
     assert runtime.attention() == []
 
 

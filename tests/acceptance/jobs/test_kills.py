@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from acceptance_kit.agents import Halt
 from acceptance_kit.children import Agent
-from acceptance_kit.gateway import Gateway
 from acceptance_kit.transactions import counted_ends, held
 
 from tests.acceptance.jobs import job_agent
@@ -20,6 +19,8 @@ from tests.acceptance.jobs.test_callbacks import free_port, receiving, url_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from acceptance_kit.gateway import Gateway
 
     from examples.tool_backend.process import Backend
 
@@ -46,14 +47,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, bool]:
     if request.param == "sqlite-sync":
         return f"sqlite:///{tmp_path}/agent.db", False
     return request.getfixturevalue("postgres_url"), True
-
-
-@pytest.fixture
-def gateway(server: Backend) -> Iterator[Gateway]:
-    """A gateway before the tool server."""
-    gateway = Gateway(server.url)
-    yield gateway
-    gateway.close()
 
 
 @pytest.fixture

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
+from agent_runtime import StepFailed
+
 if TYPE_CHECKING:
+    from acceptance_kit.gateway import Gateway
+
     from agent_runtime import JobProgress
     from examples.tool_backend.process import Backend
 
@@ -15,39 +20,57 @@ ARGS = {"source_url": "s3://in/7f21c.mov"}
 Make = "Callable[..., Any]"
 
 
-def test_a_really_slow_job(server: Backend, job_tool: Make, runtime_of: Make) -> None:
-    """Processing for four polls, then its result: one call, one effect, five polls."""
-    server.order_jobs("transcode", polls=4)
-    tool = job_tool()
-    with runtime_of(tool).open("film") as session:
-        result = session.call(tool, ARGS)
-        job_id = session.try_call(tool, ARGS, at="again").job_id
-    assert result.value["duration_seconds"] == 372
-    assert len(server.effects("transcode")) == 2
-    assert server.polls(job_id) == 5
+def test_a_really_slow_job(server: Backend, gateway: Gateway, job_tool: Make, runtime_of: Make) -> None:
+    """Processing for four polls, then its result: one call, one start, five polls, each wait longer than the last."""
+    server.order_jobs("transcode", polls=4, poll_after=None, estimated=None)
+    tool = job_tool(first=0.2, factor=2.0, cap=60.0, at=gateway.url)
+    outcome = runtime_of(tool).open("film").try_call(tool, ARGS)
+    assert (outcome.status, outcome.value["duration_seconds"]) == ("succeeded", 372)
+    assert len(server.effects("transcode")) == len(gateway.requests()) == 1
+    polls = gateway.requests(method="GET")
+    assert len(polls) == server.polls(outcome.job_id) == 5
+    times = [one.at for one in [*gateway.requests(), *polls]]
+    for least, (before, after) in zip((0.2, 0.4, 0.8, 1.6, 3.2), pairwise(times), strict=True):
+        assert after - before >= least
 
 
 def test_a_job_that_fails_late(server: Backend, job_tool: Make, runtime_of: Make) -> None:
-    """Three times processing, then failed: a failure with its error, never a success."""
-    server.order_jobs("transcode", polls=3, end="failed")
-    tool = job_tool()
+    """Three times processing, then failed: a failure with its error, in words and as an exception; never a success."""
+    server.order_jobs("transcode", polls=3, end="failed", estimated=None)
+    tool, after = job_tool(), job_tool("report")
     heard: list[JobProgress] = []
-    outcome = runtime_of(tool).open("film").try_call(tool, ARGS, on_progress=heard.append)
-    assert (outcome.status, outcome.effect) == ("failed", "possible")
+    runtime = runtime_of(tool, after)
+    session = runtime.open("film")
+    outcome = session.try_call(tool, ARGS, on_progress=heard.append)
+    assert (outcome.status, outcome.effect, outcome.value) == ("failed", "possible", None)
     assert outcome.error["error"]["code"] == "disk_full"
     assert [one.status for one in heard] == ["running"] * 4 + ["failed"]
+    assert server.polls(outcome.job_id) == 4
+    said = outcome.for_model()
+    assert (said["status"], said["done"]) == ("failed", True)
+    assert "result" not in said
+    session.close()
+    with pytest.raises(StepFailed) as caught, runtime.open("film") as again:
+        again.call(after, {"of": again.call(tool, ARGS).value})
+    assert caught.value.outcome.job_id == outcome.job_id
+    assert (len(server.effects("transcode")), server.effects("report")) == (1, [])
 
 
 def test_a_job_that_never_ends(server: Backend, job_tool: Make, runtime_of: Make) -> None:
-    """`timed_out` with the job's id; it runs on, is listed, and a later run still finds it."""
+    """`timed_out` with the job's id, neither an exception nor a success; it runs on, is listed, and is found again."""
     server.order_jobs("transcode", end="never", poll_after=0.1, estimated=None)
     tool = job_tool(bound=0.5)
     runtime = runtime_of(tool)
     outcome = runtime.open("film").try_call(tool, ARGS)
     assert (outcome.status, outcome.state, outcome.value) == ("timed_out", "accepted", None)
+    assert server.polls(outcome.job_id) > 0  # it is the server's own id
+    assert outcome.status_url == f"{server.url}/v1/jobs/{outcome.job_id}"
+    said = outcome.for_model()
+    assert (said["status"], said["done"], said["job_id"]) == ("timed_out", False, outcome.job_id)
     (job,) = runtime.jobs()
-    assert (job.job_id, job.timed_out) == (outcome.job_id, True)
-    assert runtime_of(tool).open("film").try_call(tool, ARGS).job_id == outcome.job_id
+    assert (job.job_id, job.timed_out, job.started_at) == (outcome.job_id, True, outcome.started_at)
+    again = runtime_of(tool).open("film").try_call(tool, ARGS)
+    assert (again.status, again.job_id, again.started_at) == ("timed_out", outcome.job_id, outcome.started_at)
     assert len(server.effects("transcode")) == 1
 
 

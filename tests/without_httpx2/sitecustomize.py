@@ -1,4 +1,7 @@
-"""A pytest plugin that makes httpx2 look as if it were not installed."""
+"""Makes httpx2 look as if it were not installed, in each process that has this folder on its PYTHONPATH.
+
+Children inherit that, so `make test-without-httpx2` hides it from every process that the suite starts.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ class Absent(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> None:
         if fullname.partition(".")[0] in {"httpx2", "httpcore2"}:
-            raise ModuleNotFoundError(name=fullname)
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
-assert "httpx2" not in sys.modules
 sys.meta_path.insert(0, Absent())
