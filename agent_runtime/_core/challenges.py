@@ -1,4 +1,4 @@
-"""What a 401 says beside its status: the Bearer challenge of ``WWW-Authenticate`` (RFC 6750, claims as Entra sends)."""
+"""What a 401 or 403 says beside its status: the Bearer challenge of ``WWW-Authenticate`` (RFC 6750; Entra's claims)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agent_runtime._model import Answer
 
-# One parameter: a token, "=", then a token or a quoted string (RFC 9110 section 11.2).
-_PARAMETER: Final = re.compile(r"""([A-Za-z0-9_-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))""")
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  the grammar's word for a name
+# What stands between commas (RFC 9110 section 11.6.1): a parameter of the challenge at hand, or a new challenge's
+# scheme, alone or with all its data in one word.
+_PART: Final = re.compile(
+    rf"""[ \t,]*(?:
+        (?P<name>{_TOKEN})[ \t]*=[ \t]*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))(?=[ \t,]|$)
+        |(?P<scheme>{_TOKEN})(?=[ \t,]|$)(?:[ \t]+[0-9A-Za-z._~+/-]+=*(?=[ \t]*(?:,|$)))?
+    )""",
+    re.VERBOSE,
+)
 _CODE: Final = re.compile(r"[a-z_]{1,64}")
 _CLAIMS: Final = 8192
 _BY_A_PERSON: Final = frozenset({"consent_required", "insufficient_claims", "interaction_required", "login_required"})
@@ -31,18 +41,41 @@ class Challenge:
 
 
 def challenge_of(answer: Answer) -> Challenge:
-    """Return the Bearer challenge of an answer; an empty one where there is none that can be read."""
-    for value in answer.header_list("WWW-Authenticate"):
-        scheme, _, rest = value.strip().partition(" ")
-        if scheme.lower() != "bearer":
+    """Return the Bearer challenge of an answer, one with claims before others; an empty one where none can be read."""
+    found = [
+        _read(parameters)
+        for value in answer.header_list("WWW-Authenticate")
+        for scheme, parameters in _challenges(value)
+        if scheme == "bearer"
+    ]
+    with_claims = [one for one in found if one.claims is not None]
+    return (with_claims or found or [Challenge()])[0]
+
+
+def refuses_token(answer: Answer) -> bool:
+    """Whether an answer says that the token will not do: a 401, or a 403 that names claims; other 403 are refusals."""
+    return answer.status == 401 or (answer.status == 403 and challenge_of(answer).claims is not None)
+
+
+def _challenges(value: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Return the challenges of one header line: scheme and parameters; what cannot be read ends it."""
+    scheme, parameters, place = "", dict[str, str](), 0
+    while (part := _PART.match(value, place)) is not None:
+        place = part.end()
+        if part["scheme"] is None:
+            parameters[part["name"].lower()] = part["plain"] or re.sub(r"\\(.)", r"\1", part["quoted"])
             continue
-        found = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(rest)}
-        code = found.get("error")
-        return Challenge(
-            error=code if code is not None and _CODE.fullmatch(code) else None,
-            claims=_claims(found.get("claims")),
-        )
-    return Challenge()
+        yield scheme, parameters
+        scheme, parameters = part["scheme"].lower(), {}
+    yield scheme, parameters
+
+
+def _read(parameters: dict[str, str]) -> Challenge:
+    code = parameters.get("error")
+    return Challenge(
+        error=code if code is not None and _CODE.fullmatch(code) else None,
+        claims=_claims(parameters.get("claims")),
+    )
 
 
 def _claims(text: str | None) -> str | None:
@@ -50,7 +83,7 @@ def _claims(text: str | None) -> str | None:
     if not text or len(text) > _CLAIMS:
         return None
     if text.lstrip().startswith("{"):
-        return re.sub(r"\\(.)", r"\1", text)
+        return text
     try:
         plain = base64.b64decode(text.translate(str.maketrans("-_", "+/")) + "=" * (-len(text) % 4), validate=True)
         return plain.decode()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from agent_runtime._core.challenges import refuses_token
 from agent_runtime._core.job_reading import read_start
 from agent_runtime._core.job_start import start_of
 from agent_runtime._core.problem import read_problem
@@ -137,6 +138,8 @@ def _answer(answer: Answer, tool: AnyTool, now: float, request: Request | None) 
         return Finding(verdict=Verdict.STORED_END, replayed=replayed)
     if answer.status in KEY_REUSED_STATUSES and codes & (KEY_REUSED | set(contract.key_reused_codes)):
         return Finding(verdict=Verdict.KEY_REUSED)
+    if refuses_token(answer):
+        return Finding(verdict=Verdict.UNAUTHORISED, wait=wait)
     verdict = _plain_refusal(answer.status, codes, contract)
     # A 409 that is declared to mean "done already" says the same as a replay mark.
     return Finding(verdict=verdict, replayed=verdict is Verdict.STORED_END, wait=wait)
@@ -177,8 +180,6 @@ def _first_reading(answer: Answer, handle: Handle, policy: PollPolicy, now: floa
 def _plain_refusal(status: int, codes: frozenset[str], contract: ToolContract) -> Verdict:
     if status in NOT_APPLIED:
         return Verdict.NOT_APPLIED
-    if status == 401:
-        return Verdict.UNAUTHORISED
     if status in {409, 423}:
         return _conflict(codes, contract)
     if status < 500:

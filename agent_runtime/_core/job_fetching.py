@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from agent_runtime._core.attempt import send
+from agent_runtime._core.challenges import refuses_token
 from agent_runtime._core.effects import Credential, NoCredential
 from agent_runtime._core.job_reading import AZURE
 from agent_runtime._core.reach import may_ask, sent_to
@@ -51,7 +52,7 @@ def _get(run: Run, url: str, credential: Credential) -> Steps[Answer | SendFailu
 
 
 def refused(run: Run, url: str, credential: Credential, answer: Answer) -> Steps[bool]:
-    """Answer a 401 to a GET of a job's: True = try a fresh token; False = `Run.problem` says who is wanted."""
+    """Answer a refused token at a job's GET: True = try a fresh one; False = `Run.problem` says who is wanted."""
     if same_origin(url, sent_to(run.operation)):
         return (yield from refused_token(run, credential, answer, "the job's URL"))
     message = "the job's URL is on another origin, where no credentials are sent, and it wants some"
@@ -79,7 +80,7 @@ def fetch(run: Run, place: str) -> Steps[Fetched]:
         if isinstance(answer, SendFailure):
             run.interrupted = answer.interrupted
             return Fetched(trouble="the result could not be fetched")
-        if answer.status != 401:
+        if not refuses_token(answer):
             run.refreshed = False
             return _fetched(answer, place)
         if not (yield from refused(run, place, credential, answer)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from agent_runtime._core.challenges import refuses_token
 from agent_runtime._core.conclude import answer_evidence, failure_text
 from agent_runtime._core.effects import Now, Random, Sleep, ask
 from agent_runtime._core.handles import handle_of, written
@@ -154,7 +155,7 @@ def _poll(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
             return False
         yield from _keep_looking(run, handle, policy, None, failure_text(result))
         return True
-    if result.status == 401:
+    if refuses_token(result):
         if (yield from refused(run, handle.url, credential, result)):
             run.polls -= 1
             return True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def refused_token(run: Run, credential: Credential, answer: object, who: str) -> Steps[bool]:
-    """Answer a 401: True = a fresh token is to be tried; False = `Run.problem` says who is wanted.
+    """Answer a refused token: True = a fresh token is to be tried; False = `Run.problem` says who is wanted.
 
     One renewal, then again; a second 401, or one that a person has to answer, ends the run. ``who`` refused it.
     """

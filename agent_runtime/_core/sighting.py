@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.attempt import attempt, send
 from agent_runtime._core.backoff import wait_before_retry
+from agent_runtime._core.challenges import refuses_token
 from agent_runtime._core.conclude import answer_evidence, error_of, failure_text
 from agent_runtime._core.effects import Credential, Now, Random, ask
 from agent_runtime._core.handles import written
@@ -65,7 +66,7 @@ def _see(run: Run, lookup: HttpLookup, credential: Credential) -> Steps[Look]:
     sight = read_lookup(result, lookup, run.tool, now=now, request=run.operation.request)
     if sight.seen is Seen.ABSENT and lookup.confirm is not None:
         return (yield from _see(run, lookup.confirm, credential))
-    refusal = result if result.status == 401 and shown.token_id else None
+    refusal = result if refuses_token(result) and shown.token_id else None
     return Look(sight, answer_evidence("lookup", result, detail=sight.seen), refusal=refusal)
 
 

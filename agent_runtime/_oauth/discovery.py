@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from agent_runtime._core.job_start import parsed
@@ -12,6 +12,9 @@ from agent_runtime.errors import ConfigError, TokenRefused, TokenUnavailable
 
 if TYPE_CHECKING:
     from agent_runtime._model import Answer
+
+_NAMED: Final = 200
+"""Characters of another issuer's name that a message tells."""
 
 
 def metadata_urls(issuer: str) -> tuple[str, str]:
@@ -39,8 +42,10 @@ def read_metadata(answer: Answer, issuer: str) -> str | None:
     document = parsed(answer) if answer.status == 200 else None
     if not isinstance(document, dict):
         return None
-    if document.get("issuer") != issuer:
-        message = f"the metadata under {issuer!r} is another issuer's"
+    found = document.get("issuer")
+    if found != issuer:
+        named = repr(found[:_NAMED]) if isinstance(found, str) else "none"
+        message = f"the metadata under {issuer!r} is another issuer's: it names {named}; a slash at the end counts"
         raise TokenRefused(message, error=None, status=200)
     endpoint = document.get("token_endpoint")
     try:

@@ -10,14 +10,14 @@ from agent_runtime._core.job_start import json_of
 from agent_runtime._core.retry_after import http_date, retry_after
 from agent_runtime._core.tokens import AccessToken
 from agent_runtime._model import BodyState
+from agent_runtime._oauth.echoes import can_be_sent, may_be_shown
 from agent_runtime.config import defaults
+from agent_runtime.config.auth import ACCESS_TOKEN, JWT
 from agent_runtime.errors import AuthorisationRequired, ConfigError, TokenRefused, TokenUnavailable
 
 if TYPE_CHECKING:
     from agent_runtime._model import Answer
 
-# RFC 6749 section 5.2 allows these characters in "error"; anything else is not repeated in a message.
-_ERROR_CODE = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
 _SECONDS = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 _NEW_PROOF = frozenset({"consent_required", "interaction_required", "invalid_grant", "login_required"})
 _TRY_AGAIN = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
@@ -34,11 +34,20 @@ _REFUSALS = frozenset(
         "unsupported_grant_type",
     },
 )
+_KNOWN = _NEW_PROOF | _TRY_AGAIN | _REFUSALS
+_ALSO_CALLED = {"bad_refresh_token": "invalid_grant"}
+"""GitHub's word, which comes with status 200, and the standard's."""
 _DESCRIPTION = 500
+_ACCESS_KINDS = frozenset({ACCESS_TOKEN, JWT})
 
 
 def read_token_reply(
-    answer: Answer, *, sent_at: float, now: float | None = None, exchanged: bool = False
+    answer: Answer,
+    *,
+    sent_at: float,
+    now: float | None = None,
+    exchanged: bool = False,
+    secrets: tuple[str, ...] = (),
 ) -> AccessToken:
     """Return the token that a token endpoint issued.
 
@@ -47,6 +56,7 @@ def read_token_reply(
         sent_at: the boot-time clock when the request was sent.
         now: UTC epoch seconds at receipt, for a ``Retry-After`` that is a date; None takes the server's own clock.
         exchanged: it answers a token exchange, so ``issued_token_type`` must say what kind it is.
+        secrets: that were sent; an error code that repeats one, or is no plain word, is not told.
 
     Raises:
         TokenUnavailable: it cannot serve now (408, 425, 429, 5xx, a cut body, ``temporarily_unavailable``); with
@@ -57,31 +67,41 @@ def read_token_reply(
     Source: RFC 6749 sections 5.1 and 5.2, RFC 8693 section 2.2.
     """
     reply = json_of(answer)
-    error = reply.get("error")
-    code = error if isinstance(error, str) and _ERROR_CODE.fullmatch(error) else None
+    failed = isinstance(reply.get("error"), str)
+    code, word = _code(reply.get("error"), secrets)
     # An error's own word goes before the status: some servers say "invalid_client" with 500, some say errors with 200.
-    if code in _NEW_PROOF or (code is not None and isinstance(reply.get("claims"), str)):
-        message = f"the authorisation server wants new proof ({code})"
+    if code in _NEW_PROOF or (failed and isinstance(reply.get("claims"), str)):
+        message = f"the authorisation server wants new proof ({word})"
         raise AuthorisationRequired(message, error=code, claims=_told(reply, "claims"), description=_described(reply))
     passing = answer.status in {408, 425, 429} or answer.status >= 500
     if code in _TRY_AGAIN or (passing and (code not in _REFUSALS or answer.status == 429)):
         message = f"the authorisation server cannot serve now (HTTP {answer.status})"
         raise TokenUnavailable(message, retry_after=_wait(answer, now))
-    if code is not None or answer.status != 200:
-        message = f"the authorisation server refused (HTTP {answer.status}, {code or 'no error code'})"
+    if failed or answer.status != 200:
+        message = f"the authorisation server refused (HTTP {answer.status}, {word})"
         raise TokenRefused(message, error=code, status=answer.status, description=_described(reply))
     if answer.body_state is not BodyState.WHOLE:
         message = f"the token reply came {answer.body_state.value}"
         raise TokenUnavailable(message, retry_after=None)
-    if exchanged and not isinstance(reply.get("issued_token_type"), str):
-        raise TokenRefused("the exchange's reply does not say what kind of token it holds", error=None, status=200)
+    if exchanged and reply.get("issued_token_type") not in _ACCESS_KINDS:
+        message = "the exchange's reply does not say that it holds an access token"
+        raise TokenRefused(message, error=None, status=200)
     return _token(reply, sent_at)
+
+
+def _code(error: object, secrets: tuple[str, ...]) -> tuple[str | None, str]:
+    """Return an error code by its standard name, or None, and how it is told to people."""
+    if not isinstance(error, str):
+        return None, "no error code"
+    if error in _KNOWN or may_be_shown(error, secrets):
+        return _ALSO_CALLED.get(error, error), error
+    return None, "an error code that is not shown"
 
 
 def refresh_token_of(answer: Answer) -> str | None:
     """Return the refresh token of a reply that holds an access token, or None: then the old one goes on."""
     token = json_of(answer).get("refresh_token")
-    return token if isinstance(token, str) and token else None
+    return token if isinstance(token, str) and token and can_be_sent(token) else None
 
 
 def _token(reply: dict[str, Any], sent_at: float) -> AccessToken:
@@ -96,6 +116,12 @@ def _token(reply: dict[str, Any], sent_at: float) -> AccessToken:
         check_headers((("Authorization", f"Bearer {value}"),))
     except ConfigError:
         raise TokenRefused("the token reply holds a token that no header can carry", error=None, status=200) from None
+    renewed = reply.get("refresh_token")
+    if renewed == value:
+        raise TokenRefused("the token reply holds its refresh token as access token", error=None, status=200)
+    if isinstance(renewed, str) and not can_be_sent(renewed):
+        message = "the token reply holds a refresh token that no request can carry"
+        raise TokenRefused(message, error=None, status=200)
     return AccessToken(
         value=value,
         issued_at=sent_at,

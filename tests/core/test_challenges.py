@@ -1,16 +1,18 @@
-"""What a 401 says beside its status."""
+"""What a 401 or 403 says beside its status."""
 
 import base64
 
 import pytest
 
-from agent_runtime._core.challenges import Challenge, challenge_of
+from agent_runtime._core.challenges import Challenge, challenge_of, refuses_token
 from tests.core.world import call_of as call
 from tests.core.world import fresh, json_answer, make_call, scripted, tool_of
 
 CLAIMS = '{"access_token":{"acrs":{"essential":true,"value":"c1"}}}'
 PACKED = base64.b64encode(CLAIMS.encode()).decode()
 ODD = base64.urlsafe_b64encode(b'{"a":"???>>>"}').decode()
+
+TOLD = Challenge(error="insufficient_claims", claims=CLAIMS)
 
 
 def told(*values):
@@ -35,6 +37,17 @@ def told(*values):
         ('Bearer claims="/w=="', Challenge()),  # no UTF-8
         (f'Bearer claims="{"A" * 8193}"', Challenge()),
         ('Bearer claims=""', Challenge()),
+        (f'Basic realm="x", Bearer error="insufficient_claims", claims="{PACKED}"', TOLD),
+        (f'Negotiate abc+/d==, Bearer error = "insufficient_claims" , claims="{PACKED}", Digest nonce="n"', TOLD),
+        (f'Bearer realm="Basic x, Bearer error=no", error="insufficient_claims" claims="{PACKED}"', TOLD),
+        (
+            f'Bearer error="invalid_token", DPoP algs="ES256", Bearer error="insufficient_claims", claims="{PACKED}"',
+            TOLD,
+        ),
+        ("Negotiate, NTLM,, Bearer error=x", Challenge(error="x")),
+        (f'Bearer error="x", =, claims="{PACKED}"', Challenge(error="x")),
+        ('Bearer realm="never closed, error="x"', Challenge()),
+        ('Digest error="x", realm="Bearer error=y"', Challenge()),
     ],
 )
 def test_a_bearer_challenge_is_read(value, wanted):
@@ -46,6 +59,26 @@ def test_the_bearer_challenge_is_found_among_others():
     """Each scheme may have a header of its own; none at all is an empty challenge."""
     assert told("Negotiate", 'Bearer error="x"') == Challenge(error="x")
     assert told() == Challenge()
+
+
+def test_the_challenge_that_names_claims_goes_before_others():
+    """A person has to bring them, whatever else would be taken."""
+    assert told('Bearer error="invalid_token"', f'Bearer error="insufficient_claims", claims="{PACKED}"') == TOLD
+
+
+@pytest.mark.parametrize(
+    ("status", "value", "refused"),
+    [
+        (401, "Basic", True),
+        (403, f'Bearer claims="{PACKED}"', True),
+        (403, 'Bearer error="insufficient_claims"', False),
+        (403, 'Bearer error="insufficient_scope"', False),
+        (400, f'Bearer claims="{PACKED}"', False),
+    ],
+)
+def test_a_403_refuses_the_token_only_where_it_names_claims(status, value, refused):
+    """Any other 403 is a refusal of the request."""
+    assert refuses_token(json_answer(status, None, (("WWW-Authenticate", value),))) is refused
 
 
 @pytest.mark.parametrize(

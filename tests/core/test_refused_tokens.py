@@ -29,6 +29,11 @@ def tokens(world):
     return [dict(one.headers).get("Authorization", "")[-2:] for one in world.polls]
 
 
+FORBIDDEN = json_answer(
+    403, None, (("WWW-Authenticate", f'Basic realm="", Bearer error="insufficient_scope", claims="{PACKED}"'),)
+)
+
+
 def error(world):
     return json.loads(world.row.error)
 
@@ -59,6 +64,41 @@ def test_a_second_refusal_waits_for_a_person(polls, looks):
     assert world.row.resume_at > world.ledger.clock.now
     world.answer = lambda _: ENDED
     assert call_it(world, job_tool()).status == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("answers", "state", "sends"),
+    [([FORBIDDEN], "ready", 1), ([LOST, FORBIDDEN], "unknown", 2), ([json_answer(403)], "failed", 1)],
+)
+def test_a_403_waits_for_a_person_where_it_names_claims(answers, state, sends):
+    """As a 401 with claims: no refresh, the claims are kept, and only what was surely not applied is ready again."""
+    world = world_of(*answers)
+    outcome = call_it(world, job_tool())
+    assert (outcome.state, len(world.sends), world.token.number) == (state, sends, 1)
+    assert outcome.error.get("claims") == (None if state == "failed" else CLAIMS)
+    assert outcome.kind == ("auth" if state == "ready" else None)
+
+
+def test_a_403_of_a_read_waits_as_well():
+    """A read goes back to ready, and is done once the proof is there."""
+    world = world_of(FORBIDDEN)
+    outcome = call_it(world, job_tool(ToolContract(kind="read")))
+    assert (outcome.state, outcome.kind, outcome.error["claims"]) == ("ready", "auth", CLAIMS)
+
+
+@pytest.mark.parametrize("polls", [[FORBIDDEN], [FETCH, FORBIDDEN]])
+def test_a_403_that_names_claims_to_a_poll_is_a_persons_matter(polls):
+    """The job stands, and what has to be brought is said."""
+    world = world_of(started(), *polls)
+    outcome = call_it(world, job_tool())
+    assert (outcome.state, outcome.error["claims"], len(world.polls)) == ("accepted", CLAIMS, len(polls))
+
+
+def test_a_403_that_names_claims_to_a_look_up_is_a_persons_matter():
+    """The step stays unknown, without further looks."""
+    world = world_of(LOST, FORBIDDEN)
+    outcome = call_it(world, LOOKED_UP)
+    assert (outcome.state, outcome.error["claims"], len(world.polls)) == ("unknown", CLAIMS, 1)
 
 
 @pytest.mark.parametrize("polls", [[CHALLENGE], [FETCH, CHALLENGE]])
@@ -101,6 +141,19 @@ def test_claims_that_repeat_our_own_token_are_not_kept():
     echo = base64.b64encode(b'{"seen":"Bearer t1"}').decode()
     challenge = json_answer(401, None, (("WWW-Authenticate", f'Bearer error="insufficient_claims", claims="{echo}"'),))
     assert "claims" not in call_it(world_of(started(), challenge), job_tool()).error
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_claims_of_the_tool_that_repeat_our_own_token_are_not_kept(status):
+    """The step waits all the same; the person finds the error code, and nothing that was sent."""
+    echo = base64.b64encode(b'{"seen":"Bearer t1"}').decode()
+    challenge = json_answer(
+        status, None, (("WWW-Authenticate", f'Bearer error="insufficient_claims", claims="{echo}"'),)
+    )
+    outcome = call_it(world_of(challenge), job_tool())
+    assert (outcome.state, outcome.kind, outcome.error["code"]) == ("ready", "auth", "insufficient_claims")
+    assert "claims" not in outcome.error
+    assert "Bearer t1" not in repr(outcome)
 
 
 def test_a_streams_want_of_a_person_is_not_the_polls():

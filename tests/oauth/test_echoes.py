@@ -55,3 +55,63 @@ def test_what_was_sent_is_no_token() -> None:
     """A server that hands the subject's own token back is refused: it would go to a tool."""
     problem = told({"access_token": SUBJECT, "token_type": "Bearer", "expires_in": "300"}, status=200)
     assert "gave client 'agent' back what it was sent" in problem.message
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"unknown refresh token {SUBJECT[:20]}",
+        "unknown word",
+        SECRET,
+        SECRET.upper(),
+        "bad." + SECRET[3:12],
+        "ref-" + "Q7" * 12,
+        "x" * 65,
+        "\n",
+    ],
+)
+@pytest.mark.parametrize("status", [200, 400, 401])
+def test_an_error_code_that_is_no_plain_word_is_not_told(code: str, status: int) -> None:
+    """A server may say anything under "error", what it was sent too: neither message nor code shows it."""
+    problem = told({"error": code, "access_token": "issued-1", "token_type": "Bearer"}, status)
+    assert problem.error is None
+    assert code not in repr(problem)
+    assert f"(HTTP {status}, an error code that is not shown)" in problem.message
+
+
+def test_an_error_code_with_claims_still_wants_a_person() -> None:
+    """A code that is not told hides no wish for new proof."""
+    problem = told({"error": SECRET, "claims": '{"a":1}'})
+    assert (problem.kind, problem.claims, problem.error) == ("required", '{"a":1}', None)
+    assert "canary" not in repr(problem)
+
+
+def test_a_servers_own_plain_code_is_told() -> None:
+    """A code that no standard has is of use where it is a plain word; one of the standard's is told in any case."""
+    assert told({"error": "AADSTS50076"}).error == "AADSTS50076"
+    short = Grant(
+        auth=ClientCredentials(token_url="https://id.example.com/token", client_id="a", client_secret="grant")
+    )
+    answer = Answer(status=400, body=b'{"error": "invalid_grant"}')
+    assert getattr(read(short, Reply(result=answer, sent_at=0.0, sent_on=0.0)), "error", None) == "invalid_grant"
+
+
+def test_a_refresh_token_is_no_access_token() -> None:
+    """A reply whose access token is its own refresh token is refused: it would go to a tool."""
+    problem = told({"access_token": "one-and-the-same", "refresh_token": "one-and-the-same"}, status=200)
+    assert (problem.kind, "refresh token as access token" in problem.message) == ("refused", True)
+
+
+def test_a_refresh_token_that_cannot_be_sent_is_refused() -> None:
+    """A lone surrogate has no encoding: the next refresh would break on it. It is not shown."""
+    problem = told({"access_token": "issued-1", "refresh_token": "renewed-\ud800-canary"}, status=200)
+    assert (problem.kind, "no request can carry" in problem.message) == ("refused", True)
+    assert "canary" not in repr(problem)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_githubs_bad_refresh_token_wants_a_new_authorisation(status: int) -> None:
+    """Its word for a grant that is dead comes under 200 too."""
+    problem = told({"error": "bad_refresh_token", "error_description": "incorrect or expired"}, status)
+    assert (problem.kind, problem.error) == ("required", "invalid_grant")
+    assert "bad_refresh_token" in problem.message

@@ -132,8 +132,13 @@ def test_a_subject_may_be_an_account(api: Api, site: Site) -> None:
 
 
 def test_a_token_that_is_none_is_refused(api: Api, site: Site) -> None:
-    """An exchange whose reply is N_A, or does not say what it holds, gives no token."""
-    for reply in ({"access_token": "x", "token_type": "N_A", "issued_token_type": JWT}, {"access_token": "x"}):
+    """An exchange whose reply is N_A, or does not say what it holds, or holds another kind, gives no token."""
+    refresh = "urn:ietf:params:oauth:token-type:refresh_token"
+    for reply in (
+        {"access_token": "x", "token_type": "N_A", "issued_token_type": JWT},
+        {"access_token": "x"},
+        {"access_token": "x", "issued_token_type": refresh, "token_type": "Bearer", "expires_in": 300},
+    ):
         site.on_token = [httpx.Response(200, json=reply)]
         session = api.open(
             tool(auth=TokenExchange(**CLIENT)), alias=str(len(reply)), actor="a", subject_token="subject-canary-t"
@@ -153,6 +158,15 @@ def test_what_is_asked_for_by_a_tool_goes_before_the_providers(api: Api, site: S
 
 def metadata(**more: Any) -> httpx.Response:
     return httpx.Response(200, json={"issuer": "https://as.test/t1", "token_endpoint": TOKEN_URL} | more)
+
+
+def test_another_issuers_metadata_name_it(api: Api, site: Site) -> None:
+    """Servers whose issuer ends in a slash are met often; what was found tells what to write."""
+    auth = ClientCredentials(issuer="https://as.test/t1", client_id="agent", client_secret=CLIENT_SECRET)
+    session = api.open(tool(auth=auth), handler=lambda request: metadata(issuer="https://as.test/t1/"))
+    detail = api.do(session.try_call, "pay", {}).error["detail"]
+    assert "'https://as.test/t1/'" in detail
+    assert "a slash at the end counts" in detail
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -64,6 +65,19 @@ def test_O13_a_403_after_a_fresh_token_stops(api: Api, site: Site, auth: Any, na
     outcome = api.do(api.open(tool(auth=auth), **named).try_call, "pay", {"n": 1})
     assert (outcome.state, outcome.effect) == ("failed", "none")
     assert (len(site.forms), len(site.calls)) == (2, 2)
+
+
+def test_a_403_that_names_claims_waits_and_goes_on(api: Api, site: Site) -> None:
+    """Some tools ask for a second factor by 403: nothing is refused, and the user's new token goes on with the step."""
+    claims = base64.b64encode(b'{"acrs":"c1"}').decode()
+    value = f'Basic realm="tools", Bearer error="insufficient_claims", claims="{claims}"'
+    site.on_tool = [httpx.Response(403, headers={"WWW-Authenticate": value})]
+    session = api.open(tool(auth=OnBehalfOf(**CLIENT)), **ALICE)
+    outcome = api.do(session.try_call, "pay", {"n": 1})
+    assert (outcome.state, outcome.kind, outcome.error["claims"]) == ("ready", "auth", '{"acrs":"c1"}')
+    api.do(session.authenticate, subject_token="subject-canary-2")
+    assert api.do(session.call, "pay", {"n": 1}).value == {"for": "2"}
+    assert len({call.headers["Idempotency-Key"] for call in site.calls}) == 1
 
 
 def test_O13_a_403_to_a_resend_does_not_loop(api: Api, site: Site) -> None:
@@ -145,6 +159,16 @@ def test_a_plain_no_is_not_asked_again(api: Api, site: Site, auth: Any, named: d
     outcome = api.do(api.open(tool(auth=auth), **named).try_call, "pay", {"n": 1})
     assert (outcome.state, outcome.kind, outcome.error["code"]) == ("ready", "auth", code)
     assert (len(site.forms), site.calls) == (1, [])
+
+
+def test_a_refresh_token_that_github_calls_bad_is_sent_once(api: Api, site: Site) -> None:
+    """Its error comes under 200; the account waits for a new authorisation, in every session and process."""
+    site.on_token = [httpx.Response(200, json={"error": "bad_refresh_token"}) for _ in range(9)]
+    for alias in ("one", "two"):
+        outcome = api.do(api.open(tool(auth=rotating()), alias=alias).try_call, "pay", {"n": 1})
+        assert (outcome.kind, outcome.error["code"]) == ("auth", "invalid_grant")
+        assert "authorise account 'alice@crm' anew" in outcome.error["detail"]
+    assert len(site.forms) == 1
 
 
 def test_O2_short_lived_tokens_of_a_rotating_account(api: Api, site: Site, clock: VirtualClock) -> None:

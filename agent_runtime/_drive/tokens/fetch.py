@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote, quote_plus
 
 from agent_runtime._core.effects import Boottime, NewId, NoCredential, Now, Send, ask
 from agent_runtime._drive.tokens.identity import advice
 from agent_runtime._model import Answer, Request
-from agent_runtime._oauth import metadata_urls, read_metadata, read_token_reply, token_request
+from agent_runtime._oauth import LIKE_A_TOKEN, metadata_urls, read_metadata, read_token_reply, repeats, token_request
 from agent_runtime.config import defaults
 from agent_runtime.config.auth import TokenExchange
 from agent_runtime.errors import AuthorisationRequired, TokenRefused, TokenUnavailable
@@ -99,7 +97,9 @@ def read(grant: Grant, reply: Reply) -> AccessToken | NoCredential:
         return NoCredential("unavailable", f"the token endpoint gave no answer ({result.error})")
     try:
         exchanged = isinstance(auth, TokenExchange)
-        token = read_token_reply(result, sent_at=reply.sent_at, now=reply.sent_on, exchanged=exchanged)
+        token = read_token_reply(
+            result, sent_at=reply.sent_at, now=reply.sent_on, exchanged=exchanged, secrets=_secrets(grant)
+        )
         return _own(grant, token)
     except AuthorisationRequired as error:
         message = f"{error}: {advice(auth, grant.name)}"
@@ -122,32 +122,22 @@ def read(grant: Grant, reply: Reply) -> AccessToken | NoCredential:
         return NoCredential("unavailable", str(error), error.retry_after)
 
 
-LIKE_A_TOKEN = re.compile(r"(?=[^\s\"']*[0-9])[A-Za-z0-9_\-+/=.~%]{16,}")
-"""A long word with a digit in it: a token, a digest, a secret in base64; whole, cut or encoded."""
-
-
 def _harmless(grant: Grant, text: str | None) -> str | None:
     """Return what a server says for people, without what may be a secret: servers repeat what they were sent."""
-    if text is None or _repeats(grant, text):
+    if text is None or repeats(text, _secrets(grant)):
         return None
     return LIKE_A_TOKEN.sub("[cut]", text)
 
 
 def _harmless_claims(grant: Grant, claims: str | None) -> str | None:
     """Return claims as they are, or None where they repeat a secret: cut, they would be of no use."""
-    return None if claims is None or _repeats(grant, claims) else claims
+    return None if claims is None or repeats(claims, _secrets(grant)) else claims
 
 
-def _secrets(grant: Grant) -> list[str]:
+def _secrets(grant: Grant) -> tuple[str, ...]:
     key = grant.auth.private_key
     known = (grant.subject, grant.actor, grant.auth.client_secret, key.key if key is not None else None)
-    return [secret for secret in known if secret]
-
-
-def _repeats(grant: Grant, text: str) -> bool:
-    return any(
-        form in text for secret in _secrets(grant) for form in (secret, quote(secret, safe=""), quote_plus(secret))
-    )
+    return tuple(secret for secret in known if secret)
 
 
 def _own(grant: Grant, token: AccessToken) -> AccessToken | NoCredential:

@@ -2,6 +2,8 @@
 
 from agent_runtime.config.auth._secret import AuthProvider, check_auth
 from agent_runtime.config.auth.oauth import (
+    ACCESS_TOKEN,
+    JWT,
     AuthMethod,
     ClientCredentials,
     OAuth,
@@ -17,6 +19,8 @@ from agent_runtime.config.auth.ready import ApiKey, StaticToken, TokenCallable, 
 Auth = StaticToken | ApiKey | TokenCallable | OAuth
 
 __all__ = [
+    "ACCESS_TOKEN",
+    "JWT",
     "ApiKey",
     "Auth",
     "AuthMethod",
