@@ -6,7 +6,7 @@ headers and the whole error body of the authorisation server are seen.
 
 from agent_runtime._core.tokens import AccessToken
 from agent_runtime._oauth.discovery import metadata_urls, read_metadata
-from agent_runtime._oauth.echoes import LIKE_A_TOKEN, can_be_sent, repeats
+from agent_runtime._oauth.echoes import LIKE_A_TOKEN, repeats
 from agent_runtime._oauth.replies import read_token_reply, refresh_token_of
 from agent_runtime._oauth.requests import Grant, SecretRequest, TokenRequest, token_request
 from agent_runtime._oauth.seal import HOW, Seal, SealBroken, TokenKey, seal_of
@@ -21,7 +21,6 @@ __all__ = [
     "SecretRequest",
     "TokenKey",
     "TokenRequest",
-    "can_be_sent",
     "metadata_urls",
     "read_metadata",
     "read_token_reply",

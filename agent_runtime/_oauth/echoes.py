@@ -25,12 +25,3 @@ def may_be_shown(code: str, secrets: tuple[str, ...]) -> bool:
     said = code.casefold()
     runs = {said[at : at + _RUN] for at in range(len(said) - _RUN + 1)}
     return not any(run in secret.casefold() for secret in secrets for run in runs)
-
-
-def can_be_sent(text: str) -> bool:
-    """Whether a form can carry a text: all characters but lone surrogates, which no encoding has."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

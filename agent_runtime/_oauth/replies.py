@@ -10,9 +10,9 @@ from agent_runtime._core.job_start import json_of
 from agent_runtime._core.retry_after import http_date, retry_after
 from agent_runtime._core.tokens import AccessToken
 from agent_runtime._model import BodyState
-from agent_runtime._oauth.echoes import can_be_sent, may_be_shown
+from agent_runtime._oauth.echoes import may_be_shown
 from agent_runtime.config import defaults
-from agent_runtime.config.auth import ACCESS_TOKEN, JWT
+from agent_runtime.config.auth import ACCESS_TOKEN, JWT, can_be_sent
 from agent_runtime.errors import AuthorisationRequired, ConfigError, TokenRefused, TokenUnavailable
 
 if TYPE_CHECKING:

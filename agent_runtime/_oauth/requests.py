@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, urlencode
 from agent_runtime._core.urls import check_url
 from agent_runtime._model import Request
 from agent_runtime.config import ClientCredentials
-from agent_runtime.config.auth import OnBehalfOf, RefreshToken, TokenExchange
+from agent_runtime.config.auth import OnBehalfOf, RefreshToken, TokenExchange, check_can_be_sent
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -169,6 +169,8 @@ def _signed(
     from authlib.oauth2.auth import ClientAuth  # type: ignore[import-untyped] # noqa: PLC0415  slow
 
     check_url(token_url)
+    for name, value in form:
+        check_can_be_sent(f"the token request's {name}", value)
     body, headers = urlencode(form), {}
     if method == "client_secret_basic":
         # Authlib neither form-encodes the two nor takes characters outside Latin-1; after this it need not.

@@ -18,6 +18,7 @@ from agent_runtime._model import SessionState
 from agent_runtime._model.naming import check_alias
 from agent_runtime._session.settings import Settings
 from agent_runtime.config._checks import flag
+from agent_runtime.config.auth import check_can_be_sent
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def check_subject_token(token: object, name: str | None) -> None:
     if not (callable(token) or (isinstance(token, str) and token)):
         msg = f"subject_token must be a token or a function that returns one, not {type(token).__name__}"
         raise ConfigError(msg)
+    if isinstance(token, str):
+        check_can_be_sent("subject_token", token)
 
 
 def input_digest(value: Any) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,7 +21,7 @@ from agent_runtime import (
     TokenExchange,
 )
 from agent_runtime._oauth import metadata_urls
-from tests.credentials import CLIENT_SECRET
+from tests.credentials import CLIENT_SECRET, REFRESH
 from tests.oauth.authority import Authority, user_token
 from tests.oauth.kit import CLIENT, TOKEN_URL, Api, Site, rotating, tool
 
@@ -231,6 +232,9 @@ def test_metadata_that_cannot_be_used(api: Api, site: Site, answer: httpx.Respon
         lambda: ClientCredentials(**CLIENT, resource="https://r.test/#part"),
         lambda: OnBehalfOf(token_url=TOKEN_URL, client_id="c", scope="s"),
         lambda: OnBehalfOf(**CLIENT, audience="a"),
+        lambda: ClientCredentials(**CLIENT | {"client_secret": "canary-\udc80"}),
+        lambda: ClientCredentials(**CLIENT, audience=("one", "canary-\udc80")),
+        lambda: rotating(refresh_token="canary-\udc80"),
         lambda: PrivateKey(key="canary"),
         lambda: PrivateKey(key="{}", algorithm="HS256"),
         lambda: PrivateKey(key="{}", lifetime=0),
@@ -241,6 +245,48 @@ def test_settings_that_cannot_work_are_refused(build: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         build()
     assert "canary" not in str(caught.value)
+
+
+UNSENDABLE = "subject-canary-\udc80"
+
+
+def test_a_users_token_that_cannot_be_sent_is_refused(api: Api, site: Site) -> None:
+    """A lone surrogate has no encoding: a config error at once, which does not show the token; nothing was sent."""
+    seen = []
+    with pytest.raises(ConfigError, match="subject_token holds a lone surrogate") as caught:
+        api.open(tool(auth=OnBehalfOf(**CLIENT)), alias="at-once", actor="alice", subject_token=UNSENDABLE)
+    seen.append(caught.value)
+    session = api.open(tool(auth=OnBehalfOf(**CLIENT)), actor="alice", subject_token=lambda: UNSENDABLE)
+    with pytest.raises(ConfigError, match="lone surrogate") as caught:
+        api.do(session.call, "pay", {})
+    seen.append(caught.value)
+    with pytest.raises(ConfigError, match="lone surrogate") as caught:
+        api.do(session.authenticate, subject_token=UNSENDABLE)
+    seen.append(caught.value)
+    assert "canary" not in repr(seen) + "".join("".join(traceback.format_exception(error)) for error in seen)
+    assert (site.token_requests, site.calls) == ([], [])
+
+
+def test_a_refresh_token_of_a_function_that_cannot_be_sent_is_refused(api: Api, site: Site) -> None:
+    """Nothing is sent and no row is taken: the right token goes through at once."""
+    brought = [UNSENDABLE]
+    session = api.open(tool(auth=rotating(refresh_token=lambda: brought[0])))
+    with pytest.raises(ConfigError, match="lone surrogate"):
+        api.do(session.call, "pay", {})
+    assert site.token_requests == []
+    brought[0] = REFRESH
+    began = site.clock.boottime()
+    assert api.do(session.try_call, "pay", {}).ok
+    assert site.clock.boottime() == began
+
+
+def test_a_scope_that_cannot_be_sent_is_refused(api: Api, site: Site) -> None:
+    """What a tool asks for is looked at before the request goes out, and the secret beside it is not shown."""
+    session = api.open(tool(auth=ClientCredentials(**CLIENT), scope="\udc80"), token_key=None)
+    with pytest.raises(ConfigError, match="the token request's scope holds a lone surrogate") as caught:
+        api.do(session.call, "pay", {})
+    assert "canary" not in "".join(traceback.format_exception(caught.value))
+    assert site.token_requests == []
 
 
 def test_a_key_that_cannot_sign_is_told_and_not_shown(api: Api, site: Site) -> None:

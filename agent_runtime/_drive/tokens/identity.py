@@ -9,7 +9,7 @@ from agent_runtime._core.effects import Credential
 from agent_runtime._core.headers import check_headers
 from agent_runtime._core.tokens import token_id
 from agent_runtime.config import ApiKey, FunctionTool, StaticToken
-from agent_runtime.config.auth import OAuth, OnBehalfOf, RefreshToken, TokenExchange
+from agent_runtime.config.auth import OAuth, OnBehalfOf, RefreshToken, TokenExchange, check_can_be_sent
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def checked_token(token: object, whose: str) -> str:
     if not isinstance(token, str) or not token:
         msg = f"the token function of {whose!r} returned {type(token).__name__}, not a token; nothing was sent"
         raise ConfigError(msg)
+    check_can_be_sent(f"the token of {whose!r}", token)
     return token
 
 

@@ -1,6 +1,6 @@
 """Credentials as settings: what is sent to prove who calls. Secrets never show in a repr and are never pickled."""
 
-from agent_runtime.config.auth._secret import AuthProvider, check_auth
+from agent_runtime.config.auth._secret import AuthProvider, can_be_sent, check_auth, check_can_be_sent
 from agent_runtime.config.auth.oauth import (
     ACCESS_TOKEN,
     JWT,
@@ -35,6 +35,8 @@ __all__ = [
     "TokenCallable",
     "TokenExchange",
     "TokenFunction",
+    "can_be_sent",
     "check_auth",
+    "check_can_be_sent",
     "texts",
 ]

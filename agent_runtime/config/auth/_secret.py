@@ -25,6 +25,22 @@ def check_auth(owner: str, auth: object) -> None:
         raise ConfigError(msg)
 
 
+def can_be_sent(text: str) -> bool:
+    """Whether a form can carry a text: all characters but lone surrogates, which no encoding has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_can_be_sent(name: str, text: str) -> None:
+    """Raise `ConfigError`, which does not show it, for a text that no request can carry."""
+    if not can_be_sent(text):
+        msg = f"{name} holds a lone surrogate, which no request can carry; nothing was sent"
+        raise ConfigError(msg)
+
+
 class Secretive:
     """Settings that hold a secret: they are shared as they are, and never pickled."""
 

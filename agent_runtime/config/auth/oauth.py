@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from agent_runtime.config._checks import check_settings
-from agent_runtime.config.auth._secret import Secretive
+from agent_runtime.config.auth._secret import Secretive, check_can_be_sent
 from agent_runtime.config.auth.ready import StaticToken, TokenCallable
 from agent_runtime.errors import ConfigError
 
@@ -81,6 +81,10 @@ class _Client(Secretive):
 
     def __post_init__(self) -> None:
         check_settings(self)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            for text in texts(value) if isinstance(value, str | tuple) else ():
+                check_can_be_sent(f"{type(self).__name__}({one.name}=)", text)
         _check_server(type(self).__name__, self.token_url, self.issuer)
         _check_client(self)
         for uri in texts(self.resource):
