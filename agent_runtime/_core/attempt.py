@@ -12,7 +12,7 @@ from agent_runtime._core.effects import Invoke, LeaseHeld, Now, Random, Send, as
 from agent_runtime._core.poll_waits import first_wait
 from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.redirects import MOST, redirect_of
-from agent_runtime._core.refusals import refused_token
+from agent_runtime._core.refusals import refused_token, with_granted_scope
 from agent_runtime._core.run import Run, advance, file, lease_lost, next_try, seconds_of
 from agent_runtime._core.scrub import scrubbed
 from agent_runtime._model import Answer, Change, NewAttempt, Raised, SendFailure, State
@@ -55,7 +55,7 @@ def attempt(run: Run, credential: Credential) -> Steps[bool]:
     if not (yield from ask(LeaseHeld())):
         yield from _record(run, SendFailure(maybe_sent=False, error="LeaseEnded"))
         raise lease_lost(run.operation)
-    run.token_id, run.token_changed = credential.token_id, False
+    run.token_id, run.token_changed, run.granted = credential.token_id, False, credential.granted
     run.sent, run.resent = True, run.resent or resent
     result = yield from _out(run, credential, limit)
     return (yield from _after(run, credential, result))
@@ -139,6 +139,7 @@ def _record(run: Run, result: Result) -> Steps[Finding | None]:
         run.attempts += 1
     resume_at = yield from _resume_at(run, finding, now)
     change = conclude(run.operation, finding, result, run.tool, resume_at=resume_at, last=run.spent)
+    change = with_granted_scope(change, result, run.granted)
     seen = evidence_of(result, run.operation.attempts)
     try:
         took = yield from advance(run, change, evidence=(seen,))

@@ -6,6 +6,7 @@ raised, the exception is thrown into the generator where it asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -90,11 +91,13 @@ class Credential:
         headers: secret headers, added to the frozen request.
         principal: the identity; must be the operation's own.
         token_id: tells tokens apart without showing them; empty where there is none.
+        granted: the scopes that the authorisation server granted, where it named others than were asked for.
     """
 
     headers: Headers = field(default=(), repr=False)
     principal: str = ""
     token_id: str = ""
+    granted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +126,14 @@ class Acquire(Effect[Credential | NoCredential]):
 
     ``principal`` is the identity that the operation is recorded for: where the settings have another one, that one
     comes back without a token, and none is asked for. ``rejected`` is the token id that the tool has just refused;
-    ``subject`` is on whose behalf the session calls.
+    ``subject`` is on whose behalf the session calls. ``within``: seconds that the caller can wait for a token request.
     """
 
     tool: HttpTool | FunctionTool
     principal: str
     rejected: str | None = None
     subject: Subject | None = None
+    within: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +150,16 @@ class Obtain(Effect[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Share(Effect["tuple[T, bool]"], Generic[T]):
+class Share(Effect["tuple[T | NoCredential, bool]"], Generic[T]):
     """Run a protocol once for all who ask under the same key meanwhile; the flag tells who began it.
 
-    It is shielded: a caller that is interrupted stops waiting, and the protocol goes on to its end.
+    It is shielded: a caller that is interrupted, or has waited ``until`` (boot-time clock) and gets a `NoCredential`,
+    stops waiting, and the protocol goes on to its end.
     """
 
     key: Hashable
     start: Callable[[], Steps[T]]
+    until: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from agent_runtime._model import (
 )
 from agent_runtime._model.quoting import quoted, quoted_json
 from agent_runtime._model.words import BECAUSE as BECAUSE  # noqa: PLC0414  the table belongs to this module's readers too
-from agent_runtime._model.words import Sentence, seen_by_transport, sentences, since_settled, why_of
+from agent_runtime._model.words import OURS, Sentence, granted_of, seen_by_transport, sentences, since_settled, why_of
 from agent_runtime.errors import (
     KeyConflict,
     PartialResult,
@@ -249,8 +249,8 @@ def _said(outcome: Outcome) -> str:
         detail = str(error.get("detail") or "")
         return _text(seen_by_transport(outcome), f"Its text: {quoted(detail, SAID)}" if detail else "")
     who = "There is no token that can be used" if error.get("seen_by") == "authorisation" else "It said"
-    told = {name: value for name, value in error.items() if name != "seen_by"}
-    return f"{who}: {quoted_json(told, SAID)}"
+    told = {name: value for name, value in error.items() if name not in OURS}
+    return _text(f"{who}: {quoted_json(told, SAID)}", granted_of(outcome))
 
 
 def moment_text(moment: float, now: float | None) -> str:

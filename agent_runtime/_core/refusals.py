@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.challenges import Challenge, challenge_of
@@ -13,6 +15,7 @@ from agent_runtime._model import Answer
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Credential, Steps
     from agent_runtime._core.run import Run
+    from agent_runtime._model import Change
 
 
 def refused_token(run: Run, credential: Credential, answer: object, who: str) -> Steps[bool]:
@@ -39,3 +42,13 @@ def problem_of(credential: Credential, answer: object, who: str) -> NoCredential
     message = f"{who} wants new proof: let the user sign in again, with the claims that it names, and bring it"
     claims = None if repeats(challenge.claims, credential) else challenge.claims
     return NoCredential("required", message, error=challenge.error, claims=claims)
+
+
+def with_granted_scope(change: Change, result: object, granted: str) -> Change:
+    """Add what the token was granted to the error of a step that was refused for want of a scope."""
+    if not granted or not isinstance(result, Answer) or result.status != 403 or not isinstance(change.error, bytes):
+        return change
+    if challenge_of(result).error != "insufficient_scope":
+        return change
+    told = json.loads(change.error) | {"granted_scope": granted}
+    return dataclasses.replace(change, error=json.dumps(told, ensure_ascii=True, separators=(",", ":")).encode())

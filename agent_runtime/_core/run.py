@@ -40,6 +40,7 @@ class Run:
         rejected: token id that the tool has refused and that was not replaced yet.
         refreshed: a fresh token was tried already.
         token_changed: the token at hand is not that of the attempts before.
+        granted: scopes that the token at hand was granted, where they are not those that were asked for.
         problem: why there is no token, if that is what ended the run.
         stay: why nothing more can be done about an unknown operation.
         interrupted: the caller was interrupted while a request was out.
@@ -64,6 +65,7 @@ class Run:
     rejected: str | None = None
     refreshed: bool = False
     token_changed: bool = False
+    granted: str = ""
     problem: NoCredential | None = None
     stay: str = ""
     interrupted: bool = False
@@ -191,7 +193,10 @@ def next_try(run: Run, asked: float | None, tries: int, now: float) -> Steps[flo
 
 def credential_of(run: Run) -> Steps[Credential | None]:
     """Get a fresh credential; None = a wait was written because it may pass, or `Run.problem` says who is wanted."""
-    got = yield from ask(Acquire(run.tool, run.operation.principal, rejected=run.rejected, subject=run.subject))
+    within = yield from _patience(run)
+    got = yield from ask(
+        Acquire(run.tool, run.operation.principal, rejected=run.rejected, subject=run.subject, within=within)
+    )
     if isinstance(got, NoCredential):
         if got.kind == "unavailable":
             run.attempts += 1
@@ -206,6 +211,14 @@ def credential_of(run: Run) -> Steps[Credential | None]:
     if run.rejected is not None:
         run.refreshed, run.rejected = True, None
     return got
+
+
+def _patience(run: Run) -> Steps[float]:
+    """Return the seconds that a token is waited for: what is left of the step's, or those of a GET about its job."""
+    if run.operation.state is State.ACCEPTED:
+        return seconds_of(run.tool.contract.timeouts.read) * 2
+    now = yield from ask(Now())
+    return max(run.deadline - now, 0.0)
 
 
 def _wait_for_token(run: Run, problem: NoCredential) -> Steps[None]:

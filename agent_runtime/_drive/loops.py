@@ -53,6 +53,11 @@ R = TypeVar("R")
 
 FLIGHT_PATIENCE = defaults.CONNECT_TIMEOUT + defaults.READ_TIMEOUT
 """Seconds that closing waits for token requests."""
+LOOK = 0.25
+"""Seconds between two looks at the clock while a token request is waited for: it may jump, as after a sleep."""
+TOO_LONG = NoCredential(
+    "unavailable", "a token request is under way for longer than this step can wait; it goes on for the next try"
+)
 
 
 class _Loop:
@@ -183,7 +188,7 @@ class Driver(_Loop):
         tokens.refuse_awaitable(token)
         return tokens.checked_token(token, obtain.whose)
 
-    def _share(self, share: Share[T]) -> tuple[T, bool]:
+    def _share(self, share: Share[T]) -> tuple[T | NoCredential, bool]:
         """Run a protocol in a thread of its own: an interruption of whoever waits does not reach it."""
         flight, mine = self.store.join(share.key)
 
@@ -200,6 +205,11 @@ class Driver(_Loop):
             except BaseException as error:
                 self.store.land(share.key, None, error)
                 raise
+        while not flight.done():
+            left = share.until - self.world.clock.boottime()
+            if left <= 0:
+                return TOO_LONG, mine
+            concurrent.futures.wait([flight], timeout=min(left, LOOK))
         return flight.result(), mine
 
     def close(self) -> None:
@@ -312,7 +322,7 @@ class AsyncDriver(_Loop):
             token = await token
         return tokens.checked_token(token, obtain.whose)
 
-    async def _share(self, share: Share[T]) -> tuple[T, bool]:
+    async def _share(self, share: Share[T]) -> tuple[T | NoCredential, bool]:
         """Run a protocol in a task of its own: a cancellation of whoever waits does not reach it."""
         flight, mine = self.store.join(share.key)
 
@@ -332,7 +342,13 @@ class AsyncDriver(_Loop):
             task = asyncio.get_running_loop().create_task(fly(), name="agent_runtime-token")
             self.store.tasks.add(task)
             task.add_done_callback(ended)
-        return await awaited(flight), mine
+        landed = wake_of(flight)
+        while not flight.done():
+            left = share.until - self.world.clock.boottime()
+            if left <= 0:
+                return TOO_LONG, mine
+            await asyncio.wait({landed}, timeout=min(left, LOOK))
+        return flight.result(), mine
 
     async def close(self) -> None:
         """Wait for token requests that are under way: what they bring may have to be kept."""
@@ -344,6 +360,12 @@ class AsyncDriver(_Loop):
 
 async def awaited(future: Future[T]) -> T:
     """Wait for ledger work without blocking the loop; giving up, or a closed loop, tears nothing."""
+    await wake_of(future)
+    return future.result()
+
+
+def wake_of(future: Future[Any]) -> asyncio.Future[None]:
+    """Return what this loop can wait for until the work is done."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
 
@@ -358,8 +380,7 @@ async def awaited(future: Future[T]) -> T:
             return
 
     future.add_done_callback(done)
-    await waiter
-    return future.result()
+    return waiter
 
 
 __all__ = ["AsyncDriver", "Driver", "awaited"]

@@ -115,6 +115,7 @@ OTHER: Final = {
     "transport.no_connection": "No connection could be made to {target} ({error}).",
     "transport.not_sent": "The request could not be sent to {target} ({error}).",
     "transport.no_answer": "No usable answer came from {target} ({error}).",
+    "scope.granted": "The token that was sent was granted other scopes than were asked for: {scopes}.",
     "diverged": "The ledger has another call here: {tool} with other arguments.",
     "strayed": (
         "This run left what is recorded at {step} ({tool}), so nothing new is written on this branch: it could be done "
@@ -220,16 +221,37 @@ def for_model(outcome: Outcome, words: Mapping[str, str] | None = None) -> dict[
         "done": outcome.done,
         "tool": outcome.tool,
         "step": outcome.step,
-        "message": " ".join(part for part in (happened, why, since_settled(outcome, words), advice) if part),
+        "message": " ".join(
+            part for part in (happened, why, granted_of(outcome, words), since_settled(outcome, words), advice) if part
+        ),
     }
     said |= _of_its_job(outcome)
     if outcome.status in {Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS}:
         said.update(_result(outcome))
     elif outcome.error and outcome.error.get("seen_by") == "transport":
         said["transport_error"] = seen_by_transport(outcome, words)
+    elif outcome.error and outcome.error.get("seen_by") == "authorisation":
+        said |= _seen_by_authorisation(outcome.error)
     elif outcome.error:
-        said["tool_said_untrusted"] = _quote(outcome.error)
+        said["tool_said_untrusted"] = _quote({name: told for name, told in outcome.error.items() if name not in OURS})
     return said
+
+
+OURS: Final = ("seen_by", "granted_scope")
+"""Members of an outcome's error that are our own words, wherever the others come from."""
+
+
+def _seen_by_authorisation(error: dict[str, Any]) -> dict[str, Any]:
+    """Return what the credentials lack in our words, and apart from it what the authorisation server said."""
+    told: dict[str, Any] = {name: error[name] for name in ("code", "description") if name in error}
+    said = {"authorisation_error": quoted(str(error.get("detail", "")), QUOTE)}
+    return said | ({"authorisation_server_said_untrusted": _quote(told)} if told else {})
+
+
+def granted_of(outcome: Outcome, words: Mapping[str, str] | None = None) -> str:
+    """Return what the token was granted, of a step that was refused for want of a scope; else nothing."""
+    granted = (outcome.error or {}).get("granted_scope")
+    return "" if granted is None else say(words, "scope.granted", scopes=quoted(str(granted), QUOTE))
 
 
 def _of_its_job(outcome: Outcome) -> dict[str, Any]:

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from agent_runtime import ToolContract
-from agent_runtime._core.effects import NoCredential
+from agent_runtime import Idempotency, RetryPolicy, Timeouts, ToolContract
+from agent_runtime._core.effects import Acquire, NoCredential
 from agent_runtime._model import State
 from agent_runtime.config import HttpLookup, Member
 from tests.core.job_world import ENDS, RUNS, STARTED, call_it, followed, job_tool, left, started, world_of
-from tests.core.world import LOST, json_answer
+from tests.core.world import LOST, NOT_SENT, json_answer
 
 CLAIMS = '{"access_token":{"nbf":{"essential":true}}}'
 PACKED = base64.b64encode(CLAIMS.encode()).decode()
@@ -154,6 +154,52 @@ def test_claims_of_the_tool_that_repeat_our_own_token_are_not_kept(status):
     assert (outcome.state, outcome.kind, outcome.error["code"]) == ("ready", "auth", "insufficient_claims")
     assert "claims" not in outcome.error
     assert "Bearer t1" not in repr(outcome)
+
+
+def scopeless(status=403, error="insufficient_scope"):
+    return json_answer(status, {"title": "no"}, (("WWW-Authenticate", f'Bearer error="{error}", scope="write"'),))
+
+
+@pytest.mark.parametrize(
+    ("answer", "granted", "told"),
+    [
+        (scopeless(), "read", "read"),
+        (scopeless(), "", None),
+        (scopeless(error="invalid_request"), "read", None),
+        (scopeless(status=400), "read", None),
+        (json_answer(403), "read", None),
+    ],
+)
+def test_a_403_for_want_of_a_scope_says_what_was_granted(answer, granted, told):
+    """Only where the tool says so, and where the authorisation server granted others than were asked for."""
+    world = world_of(answer)
+    world.token.granted = granted
+    outcome = call_it(world, job_tool())
+    assert (outcome.state, outcome.error.get("granted_scope")) == ("failed", told)
+
+
+def test_a_lost_answer_says_nothing_of_scopes():
+    """What was granted belongs to the tool's refusal."""
+    world = world_of(NOT_SENT, json_answer(200, 1))
+    world.token.granted = "read"
+    assert call_it(world, job_tool()).ok
+
+
+@pytest.mark.parametrize(
+    ("answers", "within"),
+    [
+        ([json_answer(200, 1)], [60.0]),
+        ([json_answer(503, None, (("Retry-After", "20"),)), json_answer(200, 1)], [60.0, 39.0]),
+        ([started(), ENDED], [60.0, 14.0]),
+    ],
+)
+def test_a_token_is_waited_for_within_the_steps_budget(answers, within):
+    """What is left of it, for each send; for a look at a job twice its read limit, as for the look itself."""
+    contract = ToolContract(idempotency=Idempotency(), timeouts=Timeouts(step=60, read=7), retry=RetryPolicy(base=0.5))
+    world = world_of(*answers)
+    assert call_it(world, job_tool(contract)).ok
+    asked = [effect.within for effect in world.effects if isinstance(effect, Acquire)]
+    assert asked == pytest.approx(within, abs=2)
 
 
 def test_a_streams_want_of_a_person_is_not_the_polls():

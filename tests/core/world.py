@@ -259,6 +259,7 @@ class Token:
     renews: bool = True
     principal: str = "none"
     value: str | None = None
+    granted: str = ""
 
     def acquire(self, effect: Acquire) -> Credential | NoCredential:
         """Return a token that was not refused, if there is one."""
@@ -267,7 +268,7 @@ class Token:
         if effect.rejected == f"t{self.number}" and self.renews:
             self.number += 1
         token = self.value or f"t{self.number}"
-        return Credential((("Authorization", f"Bearer {token}"),), self.principal, token)
+        return Credential((("Authorization", f"Bearer {token}"),), self.principal, token, self.granted)
 
 
 @dataclass

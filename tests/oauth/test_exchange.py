@@ -6,6 +6,7 @@ import copy
 import pickle
 import traceback
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import httpx
 import pytest
@@ -130,6 +131,54 @@ def test_a_subject_may_be_an_account(api: Api, site: Site) -> None:
         "urn:ietf:params:oauth:grant-type:token-exchange",
     ]
     assert site.of(site.calls[0])["subject_token"] == "issued-canary-1"
+
+
+def choosy(refused: set[str]) -> Any:
+    """Return a server that does not take some subjects' tokens any more."""
+
+    def answer(request: httpx.Request, site: Site) -> httpx.Response:
+        form = dict(parse_qsl(request.content.decode()))
+        if form.get("subject_token") in refused:
+            return httpx.Response(400, json={"error": "invalid_request"})
+        return site.issue(request)
+
+    return answer
+
+
+def test_a_subjects_token_that_is_refused_is_refreshed_once(api: Api, site: Site) -> None:
+    """The server has ended the token of the account before its time: a fresh one is got and exchanged."""
+    site.on_token = [choosy({"issued-canary-1"}) for _ in range(9)]
+    session = api.open(tool(auth=TokenExchange(**CLIENT, subject=rotating())))
+    assert api.do(session.try_call, "pay", {"n": 1}).ok
+    kinds = [dict(form)["grant_type"].rpartition(":")[2] for form in site.forms]
+    assert kinds == ["refresh_token", "token-exchange", "refresh_token", "token-exchange"]
+    assert dict(site.forms[3])["subject_token"] == "issued-canary-2"
+
+
+@pytest.mark.parametrize("code", ["invalid_request", "invalid_grant", "invalid_token"])
+def test_a_subject_that_stays_refused_is_named(api: Api, site: Site, code: str) -> None:
+    """One refresh, not more; and the advice is about the account whose token it is."""
+    site.on_token = [lambda request, at: at.issue(request), httpx.Response(400, json={"error": code})] * 4
+    outcome = api.do(api.open(tool(auth=TokenExchange(**CLIENT, subject=rotating()))).try_call, "pay", {"n": 1})
+    assert (outcome.state, outcome.kind, outcome.error["code"], len(site.forms)) == ("ready", "auth", code, 4)
+    assert "authorise account 'alice@crm' anew" in outcome.error["detail"]
+    assert "fresh token of the subject was refused as well" in outcome.error["detail"]
+
+
+def test_a_subject_that_has_no_fresh_token_is_named(api: Api, site: Site) -> None:
+    """Where the account's own refresh is refused that is what is told."""
+    site.on_token = [choosy({"issued-canary-1"}), choosy({"issued-canary-1"})]
+    site.on_token.append(httpx.Response(400, json={"error": "invalid_grant"}))
+    outcome = api.do(api.open(tool(auth=TokenExchange(**CLIENT, subject=rotating()))).try_call, "pay", {"n": 1})
+    assert (outcome.kind, outcome.error["code"], len(site.forms)) == ("auth", "invalid_grant", 3)
+    assert "authorise account 'alice@crm' anew" in outcome.error["detail"]
+
+
+def test_other_refusals_of_an_exchange_refresh_no_subject(api: Api, site: Site) -> None:
+    """A target that is not allowed has nothing to do with the subject's token."""
+    site.on_token = [lambda request, at: at.issue(request), httpx.Response(400, json={"error": "invalid_target"})]
+    outcome = api.do(api.open(tool(auth=TokenExchange(**CLIENT, subject=rotating()))).try_call, "pay", {"n": 1})
+    assert (outcome.error["code"], len(site.forms)) == ("invalid_target", 2)
 
 
 def test_a_token_that_is_none_is_refused(api: Api, site: Site) -> None:

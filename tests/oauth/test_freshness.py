@@ -520,6 +520,63 @@ def test_a_users_token_may_be_a_function(api: Api, site: Site) -> None:
     assert api.do(session.call, "pay", {"n": 2}).value == {"for": "2"}
 
 
+def slow_authority(api: Api, site: Site, seconds: float) -> tuple[Any, Any]:
+    """Return an authorisation server that lets so much time pass, and answers once the gate is set."""
+    gate: Any = threading.Event() if api.name == "sync" else asyncio.Event()
+
+    def slow(request: httpx.Request) -> bool:
+        first = request.url.host == "as.test" and not gate.is_set()
+        if first:
+            site.clock.advance(seconds)
+        return first
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if slow(request):
+            assert gate.wait(30)
+        return site(request)
+
+    async def async_handler(request: httpx.Request) -> httpx.Response:
+        if slow(request):
+            await asyncio.wait_for(gate.wait(), 30)
+        return site(request)
+
+    return (handler if api.name == "sync" else async_handler), gate
+
+
+@pytest.mark.parametrize("auth", [CREDENTIALS, rotating()], ids=["client_credentials", "refresh_token"])
+def test_a_token_is_waited_for_no_longer_than_the_step(api: Api, site: Site, auth: Any) -> None:
+    """The step is parked at the end of its budget; the request goes on, and what it brings serves the next try."""
+    handler, gate = slow_authority(api, site, 6)
+    contract = ToolContract(idempotency=Idempotency(), timeouts=Timeouts(step=5))
+    session = api.open(tool(auth=auth, contract=contract), handler=handler)
+    outcome = api.do(session.try_call, "pay", {"n": 1})
+    assert (outcome.state, outcome.kind) == ("ready", "parked")
+    assert "under way for longer than this step can wait" in outcome.error["detail"]
+    assert (site.forms, site.calls) == ([], [])
+    gate.set()
+    site.clock.advance(5)
+    assert api.do(session.try_call, "pay", {"n": 1}).ok
+    assert (len(site.forms), len(site.calls)) == (1, 1)
+
+
+def test_a_token_that_comes_in_time_is_waited_for(api: Api, site: Site) -> None:
+    """A request that takes long, and not too long, costs the step nothing but the time."""
+    handler, gate = slow_authority(api, site, 4)
+    contract = ToolContract(idempotency=Idempotency(), timeouts=Timeouts(step=5))
+    session = api.open(tool(auth=CREDENTIALS, contract=contract), handler=handler)
+    if api.name == "sync":
+        opener = threading.Timer(0.3, gate.set)
+        opener.start()
+        assert api.do(session.try_call, "pay", {"n": 1}).ok
+        return
+
+    async def call() -> Any:
+        asyncio.get_running_loop().call_later(0.3, gate.set)
+        return await session.try_call("pay", {"n": 1})
+
+    assert api.do(call).ok
+
+
 def test_O12_a_cancelled_caller_does_not_tear_the_refresh(tmp_path: Path, site: Site) -> None:
     """A call that is cancelled while its token is asked for leaves the request going; the next call has its token."""
     arrived, answered = asyncio.Event(), asyncio.Event()

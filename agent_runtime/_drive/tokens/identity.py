@@ -66,6 +66,8 @@ def advice(auth: OAuth, actor: str | None) -> str:
     """Return what a person must do where the authorisation server wants new proof."""
     if isinstance(auth, RefreshToken):
         return f"authorise account {auth.account!r} anew and bring its new refresh token in the settings"
+    if isinstance(auth, TokenExchange) and isinstance(auth.subject, OAuth):
+        return advice(auth.subject, None)
     if isinstance(auth, OnBehalfOf | TokenExchange) and getattr(auth, "subject", None) is None:
         return (
             f"let {actor or 'the user'} sign in again and bring the new token: session.authenticate(subject_token=...)"

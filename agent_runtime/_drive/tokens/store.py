@@ -33,6 +33,10 @@ class Unsaved:
     seeds: tuple[str, ...]
 
 
+MOST_GRANTED = 1000
+"""So many notes of granted scopes are kept: each new assertion of a user may bring one."""
+
+
 class TokenStore:
     """Tokens of one runtime. Strictly private.
 
@@ -42,6 +46,7 @@ class TokenStore:
         unsaved: by row.
         seal: what seals tokens for the ledger, or None where no key was given.
         unshared: principals whose last token served once: nobody waits for a turn at the next one.
+        granted: scopes that were granted in place of those asked for, by what was asked for.
         tasks: async refreshes under way; a loop holds its tasks weakly.
     """
 
@@ -52,6 +57,7 @@ class TokenStore:
         self.seal = seal
         self.tenant = tenant
         self.unshared: set[str] = set()
+        self.granted: dict[Hashable, str] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
         self._flights: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._guard = threading.Lock()
@@ -101,6 +107,15 @@ class TokenStore:
     def row_of_access(self, key: tuple[Any, ...]) -> str:
         """Return the id of the row that an access token stands in, by what it is asked for."""
         return _row(self.tenant, "access", key)
+
+    def note_granted(self, key: Hashable, granted: str) -> bool:
+        """Note the scopes that were granted in place of those asked for; False = that is known already."""
+        with self._guard:
+            known = key in self.granted
+            self.granted[key] = granted
+            while len(self.granted) > MOST_GRANTED:
+                self.granted.pop(next(iter(self.granted)))
+            return not known
 
     def note_sharing(self, principal: str, *, shared: bool) -> None:
         """Note whether a principal's tokens serve more than once."""
