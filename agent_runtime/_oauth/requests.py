@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -175,7 +176,9 @@ def _signed(
     if method == "client_secret_basic":
         # Authlib neither form-encodes the two nor takes characters outside Latin-1; after this it need not.
         client, secret = quote_plus(client), quote_plus(secret)
-    if method != "private_key_jwt":
+    if method == "client_secret_basic_raw":
+        headers = {"Authorization": "Basic " + base64.b64encode(f"{client}:{secret}".encode()).decode("ascii")}
+    elif method != "private_key_jwt":
         _, headers, body = ClientAuth(client, secret, method).prepare("POST", token_url, {}, body)
     return TokenRequest(
         request=SecretRequest(method="POST", url=token_url, body=body.encode("ascii"), headers=_PLAIN),

@@ -42,6 +42,13 @@ def test_O10_basic_is_form_encoded_utf8():
     assert base64.b64decode(made.headers[0][1].removeprefix("Basic ")) == b"cli%3Aent:s%25cr%2Bt%3A%C3%A9%E2%82%AC"
 
 
+def test_O10_basic_as_it_stands_for_servers_that_do_not_decode():
+    """Id and secret go out as UTF-8 text, not form-encoded; the form holds neither."""
+    made = made_for(auth_method="client_secret_basic_raw", client_id="cli/ent")
+    assert base64.b64decode(made.headers[0][1].removeprefix("Basic ")) == b"cli/ent:s%cr+t:\xc3\xa9\xe2\x82\xac"
+    assert dict(parse_qsl(made.request.body.decode())) == {"grant_type": "client_credentials"}
+
+
 def test_the_post_method_puts_the_secret_into_the_body():
     """With client_secret_post id and secret are members of the form, and there is no secret header."""
     made = made_for(auth_method="client_secret_post")
@@ -53,7 +60,7 @@ def test_the_post_method_puts_the_secret_into_the_body():
     assert made.headers == ()
 
 
-@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_basic_raw", "client_secret_post"])
 def test_A40_no_repr_shows_a_secret(method):
     """Neither the token request, nor its copy with headers, nor a token shows its secret."""
     made = made_for("CANARY", auth_method=method)

@@ -9,7 +9,7 @@ from agent_runtime._core.effects import Credential
 from agent_runtime._core.headers import check_headers
 from agent_runtime._core.tokens import token_id
 from agent_runtime.config import ApiKey, FunctionTool, StaticToken
-from agent_runtime.config.auth import OAuth, OnBehalfOf, RefreshToken, TokenExchange, check_can_be_sent
+from agent_runtime.config.auth import OAuth, OnBehalfOf, RefreshToken, TokenExchange, check_can_be_sent, part
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ def auth_of(tool: AnyTool, default: Auth | None) -> Auth | None:
 def principal_of(tool: AnyTool, default: Auth | None, actor: str | None = None) -> str:
     """Return the identity that a tool's requests are sent under; never read from a token.
 
-    It is issuer, client and subject of an OAuth provider, with what the tool declares behind it; else what the tool
-    declares, or the name that the provider has.
+    It is issuer, client and subject of an OAuth provider, with who acts (``by``) and what the tool declares (``as``)
+    behind it; else what the tool declares, or the name that the provider has. Names are escaped, so that no two
+    identities make one text.
 
     Args:
         tool: whose requests.
@@ -46,7 +47,7 @@ def principal_of(tool: AnyTool, default: Auth | None, actor: str | None = None) 
         return auth.principal if auth is not None else NO_PRINCIPAL
     parts = [auth.principal]
     if isinstance(auth, TokenExchange) and auth.subject is not None:
-        parts.append(auth.subject.principal)
+        parts.append(f"of {part(auth.subject.principal)}")
     elif isinstance(auth, OnBehalfOf | TokenExchange):
         if actor is None:
             msg = (
@@ -54,11 +55,11 @@ def principal_of(tool: AnyTool, default: Auth | None, actor: str | None = None) 
                 "it with actor= (a name that stays the same when the user's token is renewed) and subject_token="
             )
             raise ConfigError(msg)
-        parts.append(actor)
+        parts.append(part(actor))
     if isinstance(auth, TokenExchange) and auth.actor_token is not None:
-        parts.append(f"by {auth.actor_token.principal}")
+        parts.append(f"by {part(auth.actor_token.principal)}")
     if tool.principal is not None:
-        parts.append(tool.principal)
+        parts.append(f"as {part(tool.principal)}")
     return "#".join(parts)
 
 

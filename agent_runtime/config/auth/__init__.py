@@ -12,6 +12,7 @@ from agent_runtime.config.auth.oauth import (
     RefreshToken,
     SubjectToken,
     TokenExchange,
+    part,
     texts,
 )
 from agent_runtime.config.auth.ready import ApiKey, StaticToken, TokenCallable, TokenFunction
@@ -38,5 +39,6 @@ __all__ = [
     "can_be_sent",
     "check_auth",
     "check_can_be_sent",
+    "part",
     "texts",
 ]

@@ -12,7 +12,7 @@ from agent_runtime.config.auth._secret import Secretive, check_can_be_sent
 from agent_runtime.config.auth.ready import StaticToken, TokenCallable
 from agent_runtime.errors import ConfigError
 
-AuthMethod = Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
+AuthMethod = Literal["client_secret_basic", "client_secret_basic_raw", "client_secret_post", "private_key_jwt", "none"]
 SubjectToken = str | Callable[[], "str | Awaitable[str]"]
 """A user's token, or a function that returns the current one, plain or awaitable."""
 
@@ -63,7 +63,8 @@ class _Client(Secretive):
         client_secret: of the client, or None.
         private_key: instead of a secret.
         auth_method: ``client_secret_basic`` (id and secret form-encoded first, as RFC 6749 section 2.3.1 wants),
-            ``client_secret_post``, ``private_key_jwt`` or ``none``; None chooses by what is given.
+            ``client_secret_basic_raw`` for servers that do not decode them, ``client_secret_post``, ``private_key_jwt``
+            or ``none``; None chooses by what is given.
         scope: space-separated scopes, or None; a tool's own go before it.
         audience: whom the token is for; a tool's own goes before it.
         resource: absolute URIs of the targets (RFC 8707); may be several.
@@ -110,7 +111,12 @@ class _Client(Secretive):
     @property
     def principal(self) -> str:
         """Issuer and client; grants that have a subject add its name."""
-        return f"{self.server}#{self.client_id}"
+        return f"{self.server}#{part(self.client_id)}"
+
+
+def part(name: str) -> str:
+    """Return a name as a part of a principal: what parts and their marks are told by is escaped in it."""
+    return name.replace("%", "%25").replace("#", "%23").replace(" ", "%20")
 
 
 def texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
@@ -138,7 +144,7 @@ def _check_server(name: str, token_url: str | None, issuer: str | None) -> None:
         raise ConfigError(msg)
     for what, url in (("token_url", token_url), ("issuer", issuer)):
         if url is not None and not _names_a_server(url):
-            msg = f"{name}({what}=) must be an absolute URL without user name and password"
+            msg = f"{name}({what}=) must be an absolute URL without user name, password and fragment"
             raise ConfigError(msg)
 
 
@@ -148,7 +154,7 @@ def _names_a_server(url: str) -> bool:
         whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:  # brackets that do not match, a port out of range
         return False
-    return whole and url.startswith(("https://", "http://")) and "@" not in parts.netloc
+    return whole and url.startswith(("https://", "http://")) and "@" not in parts.netloc and "#" not in url
 
 
 def _check_client(client: _Client) -> None:
@@ -161,6 +167,9 @@ def _check_client(client: _Client) -> None:
         raise ConfigError(msg)
     if client.method.startswith("client_secret") and not client.client_secret:
         msg = f"{name}: {client.method} needs client_secret="
+        raise ConfigError(msg)
+    if client.method == "client_secret_basic_raw" and ":" in client.client_id:
+        msg = f"{name}(client_id=) holds a colon, which client_secret_basic_raw cannot send (RFC 7617 section 2)"
         raise ConfigError(msg)
 
 
@@ -205,7 +214,7 @@ class RefreshToken(_Client):
     @property
     def principal(self) -> str:
         """Issuer, client and account."""
-        return f"{self.server}#{self.client_id}#{self.account}"
+        return f"{self.server}#{part(self.client_id)}#{part(self.account)}"
 
 
 ActorProof = StaticToken | TokenCallable | ClientCredentials
