@@ -26,6 +26,7 @@ from agent_runtime._model import (
     WriteOutcome,
 )
 from agent_runtime.config import FunctionTool, HttpTool
+from agent_runtime.config.auth import Secretive
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -84,7 +85,7 @@ class Job(Effect[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(Secretive):
     """Proof of identity for one send.
 
     Attributes:
@@ -168,7 +169,7 @@ class LeaseHeld(Effect[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class Send(Effect[Answer | SendFailure]):
+class Send(Secretive, Effect[Answer | SendFailure]):
     """Send a frozen request with secret headers added. Seconds, bytes."""
 
     request: Request
@@ -180,7 +181,7 @@ class Send(Effect[Answer | SendFailure]):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class EventStream:
+class EventStream(Secretive):
     """A stream of server-sent events; opened by the first `NextEvent`. Seconds, bytes.
 
     Attributes:

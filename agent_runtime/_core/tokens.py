@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_runtime._model import Answer, BodyState
 from agent_runtime.config import defaults
+from agent_runtime.config.auth import Secretive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,7 @@ LAST_LOOK: Final = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class Subject:
+class Subject(Secretive):
     """On whose behalf a session calls, and the proof of it that was brought; `Session.authenticate` changes it.
 
     Attributes:
@@ -35,7 +36,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessToken:
+class AccessToken(Secretive):
     """A bearer token as it was issued; its repr does not show it.
 
     Attributes:
@@ -87,7 +88,7 @@ def seed_digest(secret: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAccess:
+class KeptAccess(Secretive):
     """An access token beside its refresh token; times by the database's clock, which all workers share."""
 
     value: str = field(repr=False)
@@ -96,7 +97,7 @@ class KeptAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTokens:
+class KeptTokens(Secretive):
     """What a token row seals.
 
     Attributes:

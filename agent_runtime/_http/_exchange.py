@@ -12,6 +12,7 @@ from agent_runtime._core.urls import check_url
 from agent_runtime._http._body import Body
 from agent_runtime._http._deadline import DeadlineExceeded, guard
 from agent_runtime._model import Answer, SendFailure
+from agent_runtime.config.auth import Secretive
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _DETAIL = 300
 _SHORTEST_SECRET = 4
 
 
-class Exchange:
+class Exchange(Secretive):
     """Builds one request for httpx, watches it on its way, and says what its end means.
 
     httpcore's ``trace`` extension reports each step of a connection. It is believed only where it makes matters
@@ -55,7 +56,8 @@ class Exchange:
         check_url(request.url)
         check_headers(request.headers)
         check_headers(extra_headers)
-        self._request = request.with_headers(extra_headers)
+        self._request = request
+        self._headers = request.with_headers(extra_headers).headers
         self._body_limit = body_limit
         self.ends_at = time.monotonic() + deadline
         self._traced = False
@@ -74,7 +76,7 @@ class Exchange:
         Raises:
             ConfigError: the library cannot read the URL.
         """
-        headers = list(self._request.headers)
+        headers = list(self._headers)
         names = {name.lower() for name, _ in headers}
         headers += [pair for pair in (_USER_AGENT, _ACCEPT_ENCODING) if pair[0].lower() not in names]
         left = max(self.left, 0.001)
@@ -178,7 +180,7 @@ class Exchange:
             return ""
         text = _URL.sub("(URL)", str(exc))
         # A server may echo what it was sent.
-        for _, value in self._request.headers:
+        for _, value in self._headers:
             for secret in (value, value.rpartition(" ")[2]):
                 if len(secret) >= _SHORTEST_SECRET:
                     text = text.replace(secret, "(value)")

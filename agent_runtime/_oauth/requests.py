@@ -11,7 +11,7 @@ from urllib.parse import quote_plus, urlencode
 from agent_runtime._core.urls import check_url
 from agent_runtime._model import Request
 from agent_runtime.config import ClientCredentials
-from agent_runtime.config.auth import OnBehalfOf, RefreshToken, TokenExchange, check_can_be_sent
+from agent_runtime.config.auth import OnBehalfOf, RefreshToken, Secretive, TokenExchange, check_can_be_sent
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _PLAIN: Final = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"))
 
 
-class SecretRequest(Request):
+class SecretRequest(Secretive, Request):
     """A request whose body holds a secret: never kept in the ledger, never shown."""
 
     __slots__ = ()
@@ -40,7 +40,7 @@ class SecretRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRequest:
+class TokenRequest(Secretive):
     """What to send to a token endpoint; its repr shows neither body nor headers.
 
     Attributes:
@@ -53,7 +53,7 @@ class TokenRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Secretive):
     """What a token is asked for, once everything that had to be found out is known.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.effects import Boottime, NewId, NoCredential, Now, Send, ask
@@ -30,7 +30,7 @@ ENDPOINT_KEPT = 24 * 3600.0
 class Reply:
     """What came back from a token endpoint, and when the request was sent by both clocks."""
 
-    result: Answer | SendFailure
+    result: Answer | SendFailure = field(repr=False)
     sent_at: float
     sent_on: float
 

@@ -1,6 +1,6 @@
 """Credentials as settings: what is sent to prove who calls. Secrets never show in a repr and are never pickled."""
 
-from agent_runtime.config.auth._secret import AuthProvider, can_be_sent, check_auth, check_can_be_sent
+from agent_runtime.config.auth._secret import AuthProvider, Secretive, can_be_sent, check_auth, check_can_be_sent
 from agent_runtime.config.auth.oauth import (
     ACCESS_TOKEN,
     JWT,
@@ -31,6 +31,7 @@ __all__ = [
     "OnBehalfOf",
     "PrivateKey",
     "RefreshToken",
+    "Secretive",
     "StaticToken",
     "SubjectToken",
     "TokenCallable",

@@ -42,7 +42,7 @@ def check_can_be_sent(name: str, text: str) -> None:
 
 
 class Secretive:
-    """Settings that hold a secret: they are shared as they are, and never pickled."""
+    """Settings and other values that hold a secret: they are shared as they are, and never pickled."""
 
     __slots__ = ()
 
