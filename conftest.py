@@ -24,12 +24,22 @@ def answer(request: httpx.Request) -> httpx.Response:
     return httpx.Response(200, json={"ok": True, "key": request.headers["Idempotency-Key"]})
 
 
+def token(request: httpx.Request) -> httpx.Response:
+    """Answer like an authorisation server that wants a second factor."""
+    if b"second+factor" in request.content:
+        return httpx.Response(200, json={"access_token": "issued-canary-1", "token_type": "Bearer", "expires_in": 300})
+    return httpx.Response(400, json={"error": "interaction_required", "claims": '{"access_token":{"acrs":"c1"}}'})
+
+
 def setup(namespace: dict[str, Any]) -> None:
     """Enter an empty folder, where a page's ledgers go, and mock the tool that the pages begin with."""
     folder = tempfile.TemporaryDirectory()
     router = respx.mock(assert_all_called=False)
     router.post("https://tools.example.com/tools/provision-database").mock(side_effect=answer)
+    router.post("https://tools.example.com/order").mock(side_effect=answer)
+    router.post("https://login.example.com/tenant/oauth2/v2.0/token").mock(side_effect=token)
     router.route(host="127.0.0.1").pass_through()
+    Path(folder.name, "client-key.pem").write_text("-----BEGIN PRIVATE KEY-----")  # what pages with a key begin with
     namespace["_world"] = (folder, router, os.getcwd())
     os.chdir(folder.name)
     router.start()

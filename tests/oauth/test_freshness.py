@@ -510,6 +510,25 @@ def test_a_token_function_is_asked_before_every_send(api: Api, site: Site) -> No
     assert [call.headers["Authorization"] for call in site.calls] == [f"Bearer {name}" for name in names]
 
 
+def test_what_a_token_function_raises_reaches_the_caller(api: Api, site: Site) -> None:
+    """It comes as it is; nothing was sent, and the same call goes on once the function works."""
+    broken = [True]
+
+    def function() -> str:
+        if broken[0]:
+            raise OSError("the vault is away")
+        return STATIC
+
+    site.issued[STATIC] = (float("inf"), {})
+    session = api.open(tool(auth=TokenCallable(function=function)))
+    with pytest.raises(OSError, match="the vault is away"):
+        api.do(session.call, "pay", {"n": 1})
+    assert (site.calls, [step.state for step in session.steps()]) == ([], ["ready"])
+    broken[0] = False
+    assert api.do(session.call, "pay", {"n": 1}) is not None
+    assert len(site.calls) == 1
+
+
 def test_a_users_token_may_be_a_function(api: Api, site: Site) -> None:
     """A function gives the user's current token at each exchange, so that a long plan outlives the first one."""
     current = ["subject-canary-1"]
