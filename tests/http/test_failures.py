@@ -234,7 +234,7 @@ def test_A29_a_receiver_that_takes_the_body_by_drips(loop, serve):
                 return
 
     server = serve(script)
-    failure = loop.send(server.url, body=b"x" * 20_000_000, read=1, deadline=0.15)
+    failure = loop.send(server.url, body=b"x" * 20_000_000, read=1, deadline=0.5)
     assert failure == SendFailure(maybe_sent=True, error="DeadlineExceeded")
 
 
