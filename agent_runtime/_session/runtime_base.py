@@ -91,7 +91,7 @@ class RuntimeBase:
                 words=checked_words(words),
             )
             self._settings.register(tools, stacklevel=3)
-            self._settings.warn_of_memory(stacklevel=3)
+            self._settings.warn_of_memory(stacklevel=2)
             self._make_driver(client)
             self._settings.notify = self.notify
         except BaseException:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
 from cryptography.fernet import Fernet
 
-from agent_runtime import ConfigError, RefreshToken, Runtime, TokenExchange
+from agent_runtime import AsyncRuntime, ConfigError, RefreshToken, Runtime, TokenExchange
 from agent_runtime._core.tokens import KeptTokens
 from agent_runtime._oauth import Seal, SealBroken, seal_of
 from agent_runtime.errors import LedgerFull
@@ -386,3 +387,29 @@ def test_settings_that_cannot_work_are_refused() -> None:
     for wrong in ({"account": ""}, {"refresh_token": ""}, {"client_id": ""}):
         with pytest.raises(ConfigError):
             RefreshToken(**CLIENT | {"account": "a", "refresh_token": "refresh-canary-0"} | wrong)
+
+
+@pytest.mark.parametrize("make", [Runtime, AsyncRuntime])
+@pytest.mark.parametrize(
+    ("settings", "warnings"),
+    [
+        ({"tools": [tool("a", auth=rotating()), tool("b", auth=rotating(account="bob@crm"))]}, 1),
+        ({"auth": rotating()}, 1),
+        ({"tools": [tool(auth=TokenExchange(**CLIENT, subject=rotating()))]}, 1),
+        ({"tools": [tool(auth=rotating(rotates=False))]}, 0),
+        ({"tools": [tool(auth=rotating())], "file": True}, 0),
+    ],
+    ids=["tools", "default", "subject", "does not rotate", "file"],
+)
+def test_a_rotating_account_in_a_ledger_that_ends_is_warned_of_once(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, make: Any, settings: dict[str, Any], warnings: int
+) -> None:
+    """In memory the newest refresh token ends with the process; the warning names the account and the caller's line."""
+    url = f"sqlite:///{tmp_path}/agent.db" if settings.get("file") else "sqlite:///:memory:"
+    runtime = make(url, token_key=TOKEN_KEY, **{name: settings[name] for name in settings if name != "file"})
+    told = [one for one in recwarn if "this ledger is in memory" in str(one.message)]
+    assert len(told) == warnings
+    assert all("'alice@crm'" in str(one.message) and one.filename == __file__ for one in told)
+    closing = runtime.close()
+    if closing is not None:
+        asyncio.run(closing)
