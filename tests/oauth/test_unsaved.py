@@ -6,19 +6,20 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from agent_runtime import Idempotency, RetryPolicy, ToolContract
 from agent_runtime._drive.tokens.store import TokenStore, Unsaved
 from agent_runtime.errors import LedgerFull
+from agent_runtime.testing import VirtualClock
 from tests.oauth.kit import Api, Site, open_ledger_closing, rotating, rows, tool
 from tests.oauth.odd import odd, once
 from tests.oauth.test_rotation import sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from agent_runtime.testing import VirtualClock
+    from pathlib import Path
 
 ONE_TRY = ToolContract(idempotency=Idempotency(), retry=RetryPolicy(attempts=1))
 
@@ -109,23 +110,47 @@ def test_a_beginning_that_took_without_an_answer_is_given_back(api_on_both: Api,
     assert sent(site) == ["refresh-canary-0"]
 
 
-def test_threads_that_begin_at_once_send_once(tmp_path: Any, site: Site) -> None:
+class StandingClock(VirtualClock):
+    """A clock by which a sleeper says so, and sleeps until somebody goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asleep, self.woken = threading.Event(), threading.Event()
+
+    def sleep(self, seconds: float) -> None:
+        self.asleep.set()
+        self.woken.wait(30)
+        super().sleep(seconds)
+
+
+def test_threads_that_begin_at_once_send_once(tmp_path: Path) -> None:
     """A thread that comes while another one puts the first token down does not end that one's turn."""
+    clock = StandingClock()
+    site = Site(clock)
     api = Api("sync", f"sqlite:///{tmp_path}/agent.db", site)
     one, other = tool("one", auth=rotating(), scope="a"), tool("other", auth=rotating(), scope="b")
 
     def meanwhile(method: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        thread = threading.Thread(target=lambda: second.try_call("other", {"n": 1}))
         thread.start()
-        thread.join(30)
+        clock.asleep.wait(30)  # it waits for its turn, or for an answer to what it has sent
         return method(*args, **named)
 
+    def answer(request: httpx.Request, at: Site) -> httpx.Response:
+        if clock.asleep.is_set():
+            clock.woken.set()
+        else:
+            clock.sleep(0)
+        return at.issue(request)
+
+    site.on_token = [answer, answer]
+    thread = threading.Thread(target=lambda: second.try_call("other", {"n": 1}))
     with open_ledger_closing(api.url, site) as ledger:
         runtime = api.runtime(one, other, url=odd(ledger, keep_token=once(meanwhile)))
         first, second = runtime.open("first"), runtime.open("second")
         assert first.try_call("one", {"n": 1}).ok
+        thread.join(30)
         api.close()
-    assert len(set(sent(site))) == len(sent(site))
+    assert sent(site) == ["refresh-canary-0", "refresh-canary-1"]
     assert not site.revoked
 
 
