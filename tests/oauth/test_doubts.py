@@ -128,7 +128,7 @@ def test_a_new_refresh_token_is_kept_without_a_usable_access_token(api_on_both: 
     session = api_on_both.open(tool(auth=rotating()))
     outcome = api_on_both.do(session.try_call, "pay", {"n": 1})
     assert (outcome.kind, outcome.attempts) == ("auth", 0)
-    assert "a new refresh token, which was kept" in outcome.error["detail"]
+    assert "a refresh token, which was kept" in outcome.error["detail"]
     assert "lost" not in outcome.error["detail"]
     with open_ledger_closing(api_on_both.url, site) as ledger:
         assert [(row["holder"], row["doubts"]) for row in rows(ledger)] == [(None, 0)]

@@ -54,8 +54,9 @@ def test_a_worker_that_slept_after_taking_the_row_looks_again(
     assert events == ["turn"] * turns + ["sent"]
 
 
-def test_an_access_token_that_was_not_kept_is_not_given_out(api_on_both: Api, site: Site) -> None:
-    """If something newer was kept while a refresh was out, what it brought is left alone and the newer one is used."""
+@pytest.mark.parametrize("kind", ["Bearer", "DPoP"])
+def test_what_a_refresh_brought_and_was_not_kept_is_left_alone(api_on_both: Api, site: Site, kind: str) -> None:
+    """If something newer was kept while a refresh was out, that is used, whether what came was of use or not."""
 
     def overtaken(request: httpx.Request, at: Site) -> httpx.Response:
         reply = at.issue(request)
@@ -68,7 +69,7 @@ def test_an_access_token_that_was_not_kept_is_not_given_out(api_on_both: Api, si
             seeds = tuple(json.loads(row["seeds"]))
             new = ledger.keep_token(row["id"], holder="late", version=row["version"], sealed=sealed, seeds=seeds)
             assert new.result(10) is not None
-        return reply
+        return httpx.Response(200, json=reply.json() | {"token_type": kind})
 
     site.on_token = [overtaken]
     session = api_on_both.open(tool(auth=rotating()))

@@ -94,6 +94,19 @@ def test_a_beginning_that_the_ledger_refuses_leaves_no_doubt(api_on_both: Api, s
     assert sent(site) == ["refresh-canary-0"]
 
 
+def test_closing_calls_nothing_lost_that_was_not_sent(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """A first token that cannot be put down stands in the settings still: closing says nothing of it."""
+
+    def full(method: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        raise LedgerFull("no room")
+
+    with open_ledger_closing(api.url, api.site) as ledger:
+        session = api.open(tool(auth=rotating(), contract=ONE_TRY), url=odd(ledger, keep_token=full))
+        assert not api.do(session.try_call, "pay", {"n": 1}).ok
+        api.close_runtimes()
+    assert (warnings_of(caplog), api.site.forms) == ([], [])
+
+
 def test_a_beginning_that_took_without_an_answer_is_given_back(api_on_both: Api, site: Site) -> None:
     """If the write took and its answer was lost, nothing is sent, and the row is free for the next try."""
 

@@ -143,13 +143,14 @@ def rotate(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[Acces
 
 
 def save_all(store: TokenStore) -> Steps[list[str]]:
-    """Try once more to write what the ledger could not take; return the names of the accounts that it did not take."""
+    """Try once more to write what the ledger could not take; return the accounts whose newest token is lost."""
     lost = []
     for row, left in list(store.unsaved.items()):
         try:
             yield from _save(store, row)
         except LedgerError:
-            lost.append(left.name)
+            if left.given:
+                lost.append(left.name)
     return lost
 
 
@@ -187,7 +188,7 @@ def _put(turn: Rotation, head: KeptTokens) -> Steps[bool]:
         wrote = yield from keep(turn, sealed, seeds=seeds, release=False)
     except LedgerError:
         # Nothing was sent, and the turn is over: the row is given back with what it should hold.
-        owed = Unsaved(name=turn.name, holder=turn.holder, version=version, sealed=sealed, seeds=seeds)
+        owed = Unsaved(name=turn.name, holder=turn.holder, version=version, sealed=sealed, seeds=seeds, given=False)
         turn.store.owe(turn.row, owed)
         raise
     if wrote:
@@ -216,8 +217,9 @@ def _after(turn: Rotation, reply: Reply) -> Steps[AccessToken | NoCredential | N
     if got.error is None:
         newer = _refresh_token_alone(reply)
         if newer is not None:
-            yield from _keep(turn, KeptTokens(refresh=newer, access=pruned(turn.kept.access, reply.sent_on)))
-            return _without_access_token(got)
+            head = KeptTokens(refresh=newer, access=pruned(turn.kept.access, reply.sent_on))
+            kept = yield from _keep(turn, head)
+            return _without_access_token(got) if kept else None
         if may_have_rotated(reply.result):
             yield from free(turn, doubt=True)
             return None  # the row says what follows
@@ -232,7 +234,7 @@ def _refresh_token_alone(reply: Reply) -> str | None:
 
 
 def _without_access_token(got: NoCredential) -> NoCredential:
-    message = f"the refresh brought a new refresh token, which was kept, and no access token to use: {got.message}"
+    message = f"the refresh brought a refresh token, which was kept, and no access token to use: {got.message}"
     return dataclasses.replace(got, message=message)
 
 

@@ -36,6 +36,7 @@ class Unsaved:
         version: of the row that they are to be written over.
         sealed: the tokens, encrypted.
         seeds: digests of the tokens from outside.
+        given: a server gave them, and they stand nowhere else; what was to be sent is in the settings or the row too.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Unsaved:
     version: int
     sealed: bytes = field(repr=False)
     seeds: tuple[str, ...]
+    given: bool = True
 
 
 class TokenStore:
