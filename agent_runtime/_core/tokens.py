@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from agent_runtime._core.job_start import json_of
 from agent_runtime._model import Answer, BodyState
 from agent_runtime.config import defaults
 from agent_runtime.config.auth import Secretive
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 FIRST_LOOK: Final = 0.02
 LAST_LOOK: Final = 0.5
 """Seconds between two looks at a request that another worker has under way: it takes a moment, or never ends."""
+AHEAD: Final = 5.0
+"""Seconds by which a token of the ledger may have been asked for later than now: workers' clocks differ a little."""
 
 
 @dataclass(slots=True, eq=False)
@@ -127,9 +131,17 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """It is time to ask for a token; ``begins``: by a refresh token from outside that the row has never seen."""
+    """It is time to ask for a token.
+
+    Attributes:
+        begins: by a refresh token from outside that the row has never seen.
+        returns: by the chain that the row's refresh token was to replace.
+        within: seconds from now within which the request must go out.
+    """
 
     begins: bool = False
+    returns: bool = False
+    within: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +168,9 @@ def judge(
     seed: str,
     wanted: str,
     rejected: str | None,
-    grace: bool,
+    grace: float,
     holder: str,
+    ended: str | None = None,
 ) -> Move:
     """Return what is to be done about an account whose refresh tokens rotate.
 
@@ -168,8 +181,9 @@ def judge(
         seed: digest of the refresh token that the settings bring.
         wanted: what the access token is asked for.
         rejected: id of the access token that a tool has just refused.
-        grace: the server takes an old refresh token once more.
+        grace: seconds for which the server takes an old refresh token again.
         holder: who asks.
+        ended: a holder whose time is certainly over, whatever the row says.
     """
     if record is None:
         return Refresh(begins=True)
@@ -178,8 +192,8 @@ def judge(
     if access is not None:
         return Use(access)
     held_by_other = record.holder not in {None, holder}
-    left = _left(record, now)
-    if held_by_other and left > 0:
+    left = _left(record, now, holder, ended)
+    if left > 0:
         return Wait(left)
     if begins:
         return Refresh(begins=True)
@@ -187,9 +201,19 @@ def judge(
         return Stop(f"the server says that the refresh token is of no use any more ({record.problem})")
     # A worker that ended during its refresh left the same doubt as a lost answer.
     doubts = record.doubts + held_by_other
-    if doubts > (1 if grace else 0):
-        return Stop(IN_DOUBT)
-    return Refresh(begins=False)
+    if doubts == 0:
+        return Refresh()
+    within = _repeat_within(record, now, grace) if doubts == 1 else 0.0
+    if within > 0:
+        return Refresh(within=within)
+    # The token in doubt was to replace a chain of another token, of which nothing is in doubt.
+    return Refresh(returns=True) if kept is not None and kept.before is not None else Stop(IN_DOUBT)
+
+
+def _repeat_within(record: TokenRecord, now: float, grace: float) -> float:
+    """Return the seconds within which a token may be sent again, counted from when its first sending may have been."""
+    since = None if record.tried_at is None else now - record.tried_at
+    return grace - since if since is not None and since >= 0 else 0.0
 
 
 def judge_shared(
@@ -200,6 +224,7 @@ def judge_shared(
     wanted: str,
     rejected: str | None,
     holder: str,
+    ended: str | None = None,
 ) -> Move:
     """Return what is to be done about an access token that can be asked for twice: there is no doubt, and no end.
 
@@ -208,7 +233,7 @@ def judge_shared(
     access = _usable(kept, wanted, rejected, now)
     if access is not None:
         return Use(access)
-    left = 0.0 if record is None or record.holder in {None, holder} else _left(record, now)
+    left = 0.0 if record is None else _left(record, now, holder, ended)
     return Wait(left) if left > 0 else Refresh()
 
 
@@ -217,13 +242,17 @@ def _usable(kept: KeptTokens | None, wanted: str, rejected: str | None, now: flo
     return access if access is not None and _good(access, now) and token_id(access.value) != rejected else None
 
 
-def _left(record: TokenRecord, now: float) -> float:
-    """Return the seconds that a row is still held."""
-    return 0.0 if record.held_until is None else record.held_until - now
+def _left(record: TokenRecord, now: float, holder: str, ended: str | None) -> float:
+    """Return the seconds that another one still holds a row."""
+    if record.holder in {None, holder, ended} or record.held_until is None:
+        return 0.0
+    return record.held_until - now
 
 
 def _good(access: KeptAccess, now: float) -> bool:
-    return AccessToken(value="-", issued_at=access.sent_at, expires_at=access.expires_at).fresh(now)
+    """Return whether a token is fresh; of one that was asked for in the future nobody knows the age."""
+    token = AccessToken(value="-", issued_at=access.sent_at, expires_at=access.expires_at)
+    return access.sent_at <= now + AHEAD and token.fresh(now)
 
 
 def pruned(access: Mapping[str, KeptAccess], now: float) -> dict[str, KeptAccess]:
@@ -231,19 +260,24 @@ def pruned(access: Mapping[str, KeptAccess], now: float) -> dict[str, KeptAccess
     return {wanted: one for wanted, one in access.items() if _good(one, now)}
 
 
-_NOT_APPLIED: Final = frozenset({408, 425, 429, 503})
+_NOT_APPLIED: Final = frozenset({408, 425, 429})
 
 
 def may_have_rotated(reply: Answer | SendFailure) -> bool:
     """Whether a refresh without a usable reply may have used the refresh token up.
 
-    Asked only where the reply bears no error code of its own. A refusal (4xx), "not now" (503) and a request that was
-    never sent have not; a lost or cut answer, another 5xx, and a 200 that cannot be read may have.
+    Asked only where the reply bears no error code of its own. A refusal (4xx), a 503 that the server itself made and a
+    request that was never sent have not; a lost or cut answer, another 5xx, and a 200 that cannot be read may have.
     """
     if not isinstance(reply, Answer):
         return reply.maybe_sent
-    if reply.status in _NOT_APPLIED:
+    if reply.status in _NOT_APPLIED or (reply.status == 503 and _deliberate(reply)):
         return False
     if 300 <= reply.status < 500:
         return False
     return reply.status >= 500 or reply.body_state is not BodyState.WHOLE or reply.status < 300
+
+
+def _deliberate(reply: Answer) -> bool:
+    """Whether a 503 says that it was meant: gateways send a bare one also after they have passed the request on."""
+    return bool(reply.header_list("retry-after")) or isinstance(json_of(reply).get("error"), str)

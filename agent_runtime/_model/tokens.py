@@ -18,6 +18,8 @@ class TokenRecord:
         holder: whose token request is under way, or None.
         held_until: when that request's turn is over, by the database's clock (UTC epoch seconds).
         doubts: refreshes of this token whose end nobody knows.
+        tried_at: when the row was taken for the first refresh of this token, by the database's clock (UTC epoch
+            seconds); None where it was not, or where nobody knows.
         problem: why the token is of no use any more, or None.
     """
 
@@ -30,6 +32,7 @@ class TokenRecord:
     held_until: float | None
     doubts: int
     problem: str | None
+    tried_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from agent_runtime._core.effects import ask
 from agent_runtime._core.ending import decide
 from agent_runtime._drive import AsyncDriver, Driver
+from agent_runtime._drive.tokens import save_all
 from agent_runtime._http import AsyncHttpSender, HttpSender
 from agent_runtime._model import SessionState
 from agent_runtime._session.async_session import AsyncSession
@@ -158,9 +159,14 @@ class Runtime(RuntimeJobs, RuntimeBase):
         return self._drive(decide(self._settings.tenant, operation, succeeded, result, by, evidence, effect))
 
     def close(self) -> None:
-        """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""
+        """Close connections and, if the runtime opened it, the ledger. Safe to call twice.
+
+        Refresh tokens that the ledger could not take are written now; of an account whose token it does not take even
+        then, a warning is logged.
+        """
         self._settings.closed = True
         self._driver.close()
+        self._warn_unsaved(self._drive(save_all(self._store)))
         self._sender.close()
         if self._own_ledger is not None:
             self._own_ledger.close()
@@ -298,9 +304,14 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
         return await self._drive(decide(self._settings.tenant, operation, succeeded, result, by, evidence, effect))
 
     async def close(self) -> None:
-        """Close connections and, if the runtime opened it, the ledger. Safe to call twice."""
+        """Close connections and, if the runtime opened it, the ledger. Safe to call twice.
+
+        Refresh tokens that the ledger could not take are written now; of an account whose token it does not take even
+        then, a warning is logged.
+        """
         self._settings.closed = True
         await self._driver.close()
+        self._warn_unsaved(await self._drive(save_all(self._store)))
         await self._sender.close()
         if self._own_ledger is not None:
             self._own_ledger.close()

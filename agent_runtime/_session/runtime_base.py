@@ -13,6 +13,7 @@ from agent_runtime._oauth import seal_of
 from agent_runtime._session.hold import check_session_alias, check_text, input_digest
 from agent_runtime._session.opening import opening
 from agent_runtime._session.settings import Settings, check_after_unknown, check_inputs
+from agent_runtime._session.shared import logger
 from agent_runtime._session.table import table_of
 from agent_runtime.config import defaults
 from agent_runtime.config._checks import one_of, seconds, text
@@ -90,6 +91,7 @@ class RuntimeBase:
                 words=checked_words(words),
             )
             self._settings.register(tools, stacklevel=3)
+            self._settings.warn_of_memory(stacklevel=2)
             self._make_driver(client)
             self._settings.notify = self.notify
         except BaseException:
@@ -115,6 +117,14 @@ class RuntimeBase:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.ledger!r} tools={sorted(self._settings.tools)}>"
+
+    def _warn_unsaved(self, accounts: Iterable[str]) -> None:
+        for account in accounts:
+            logger.warning(
+                "the ledger did not take the newest refresh token of %s, and it is lost with this process: "
+                "authorise the account anew and bring its new refresh token in the settings",
+                account,
+            )
 
     def _owner(self) -> Owner:
         return current_owner(self._settings.world.new_id())

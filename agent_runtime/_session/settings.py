@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent_runtime._drive.tokens import rotating_account
 from agent_runtime._http import streams_are_available
 from agent_runtime._model.key_formats import check_secret, check_sensitive
 from agent_runtime.config import FunctionTool, HttpTool, defaults, warn_without_contract
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from agent_runtime._core.attention import Attention
     from agent_runtime._drive import AsyncDriver, Driver, World
     from agent_runtime._drive.tokens import TokenStore
-    from agent_runtime.config import AnyTool, HttpTool
+    from agent_runtime.config import AnyTool, Auth, HttpTool
 
 
 @dataclass(kw_only=True)
@@ -72,6 +74,23 @@ class Settings:
             if tool.name not in self.tools:
                 warn_without_contract(tool, stacklevel=stacklevel + 1)
         self.tools.update(taken)
+
+    def warn_of_memory(self, *, stacklevel: int) -> None:
+        """Warn once of an account whose refresh tokens rotate in a ledger that ends with its process."""
+        if not getattr(self.world.ledger, "in_memory", False):
+            return
+        account = next(filter(None, map(rotating_account, (self.world.auth, *self._auths()))), None)
+        if account is not None:
+            warnings.warn(
+                f"the refresh tokens of account {account!r} rotate, and this ledger is in memory: the newest one ends "
+                "with this process, and the one in the settings is used up by then. Use a ledger that stays, such as "
+                "sqlite:///agent.db",
+                UserWarning,
+                stacklevel=stacklevel + 1,
+            )
+
+    def _auths(self) -> Iterable[Auth | None]:
+        return (tool.auth for tool in self.tools.values() if isinstance(tool, HttpTool))
 
     def _check(self, tool: AnyTool, taken: Mapping[str, AnyTool]) -> None:
         if not isinstance(tool, HttpTool | FunctionTool):

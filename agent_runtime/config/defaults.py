@@ -24,6 +24,7 @@ TOKEN_LEEWAY: Final = 60.0
 TOKEN_LEEWAY_SHARE: Final = 0.10
 TOKEN_LEEWAY_LEAST: Final = 5.0
 TOKEN_LIFETIME_UNTOLD: Final = 300.0
+ROTATION_GRACE: Final = 30.0  # the shortest default of the platforms that docs/tokens.md names
 
 FIRST_POLL: Final = 5.0
 POLL_FACTOR: Final = 1.5

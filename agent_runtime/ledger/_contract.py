@@ -157,7 +157,15 @@ class Ledger(Protocol):
         ...
 
     def hold_token(
-        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None, expires: bool = False
+        self,
+        ident: str,
+        *,
+        name: str,
+        holder: str,
+        seconds: float,
+        seed: str | None = None,
+        expires: bool = False,
+        ended: str | None = None,
     ) -> Future[TokenHold]:
         """Take a token's row for a request of so many seconds, making it if need be; read what stands then."""
         ...

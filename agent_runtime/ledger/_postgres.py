@@ -46,6 +46,7 @@ class PostgresStore:
         clock: stands for the database's clock if it is given.
     """
 
+    in_memory = False
     row_locks = True
     open_patience = 0.0  # a wrong host or password should be told at once
 

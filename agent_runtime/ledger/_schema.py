@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """All migrations of this release, oldest first; the last one is what this release needs."""
 
 HEAD = REVISIONS[-1]
@@ -253,6 +253,7 @@ tokens = Table(
     Column("problem", Text),
     Column("updated_at", Double, nullable=False),
     Column("expires_at", Double),
+    Column("tried_at", Double),
     Index(f"{PREFIX}tokens_expire", "expires_at"),
 )
 

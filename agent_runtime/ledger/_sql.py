@@ -132,6 +132,11 @@ class SqlLedger(TokenRows, EventRows):
         """The SQLAlchemy engine, for its events."""
         return self._runner.store.engine
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether it ends with its process."""
+        return self._runner.store.in_memory
+
     def __repr__(self) -> str:
         return f"<SqlLedger {self._runner.store.where}>"
 

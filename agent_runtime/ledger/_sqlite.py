@@ -74,6 +74,7 @@ class SqliteStore:
         if sqlite3.sqlite_version_info < _LEAST:
             raise ConfigError("SQLite is too old: the ledger needs release 3.35 or newer.")
         self.path = path
+        self.in_memory = path is None
         self.where = f"the ledger {path}" if path else "the ledger in memory"
         self._clock = clock
         self._patience = patience

@@ -23,6 +23,7 @@ class Store(Protocol):
     Attributes:
         where: names the database in messages.
         secrets: what messages must not show.
+        in_memory: it ends with its process.
         row_locks: writers run beside each other, so that a row which decides something must be locked.
         open_patience: seconds for which opening rides out trouble; None for as long as everything else does.
     """
@@ -32,6 +33,9 @@ class Store(Protocol):
 
     @property
     def secrets(self) -> Sequence[str]: ...
+
+    @property
+    def in_memory(self) -> bool: ...
 
     @property
     def row_locks(self) -> bool: ...

@@ -7,6 +7,7 @@ without a word leaves the row held, and the next one that takes it counts a doub
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import delete, select, update
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taking:
+    """A wish to take a row; as `TokenRows.hold_token` has it."""
+
+    ident: str
+    name: str
+    holder: str
+    seconds: float
+    expires: bool
+    ended: str | None
+
+
 class TokenRows:
     """The part of a ledger that keeps tokens. Strictly private."""
 
@@ -41,7 +54,15 @@ class TokenRows:
         return self._submit(lambda conn: read_token(conn, ident), write=False)
 
     def hold_token(
-        self, ident: str, *, name: str, holder: str, seconds: float, seed: str | None = None, expires: bool = False
+        self,
+        ident: str,
+        *,
+        name: str,
+        holder: str,
+        seconds: float,
+        seed: str | None = None,
+        expires: bool = False,
+        ended: str | None = None,
     ) -> Future[TokenHold]:
         """Take a token's row for a request of so many seconds, making it if need be; read what stands then.
 
@@ -52,13 +73,11 @@ class TokenRows:
             seconds: for which it is taken.
             seed: digest of the refresh token from outside, which belongs to the row that it was brought for first.
             expires: the row may be forgotten once its token has run out.
+            ended: a holder whose time is certainly over, whatever the row says: clocks step back.
         """
         store = self._runner.store
-
-        def work(conn: Connection) -> TokenHold:
-            return _hold(conn, store, ident, name=name, holder=holder, seconds=seconds, seed=seed, expires=expires)
-
-        return self._submit(work, write=True)
+        taken = _Taking(ident=ident, name=name, holder=holder, seconds=seconds, expires=expires, ended=ended)
+        return self._submit(lambda conn: _hold(conn, store, taken, seed), write=True)
 
     def keep_token(
         self,
@@ -73,8 +92,9 @@ class TokenRows:
     ) -> Future[int | None]:
         """Keep new tokens in a row that still has this version; return the new one, or None if nothing was written.
 
-        ``expires_at`` (UTC epoch seconds by the database's clock) is when the row is of no use any more; the write
-        forgets the rows for which that moment has come.
+        Without ``release`` the holder goes on, and is about to send what it has kept. ``expires_at`` (UTC epoch seconds
+        by the database's clock) is when the row is of no use any more; the write forgets the rows for which that moment
+        has come.
         """
         store = self._runner.store
 
@@ -100,33 +120,27 @@ def read_token(conn: Connection, ident: str) -> TokenRecord | None:
     return None if row is None else _record(row)
 
 
-def _hold(
-    conn: Connection,
-    store: Store,
-    ident: str,
-    *,
-    name: str,
-    holder: str,
-    seconds: float,
-    seed: str | None,
-    expires: bool,
-) -> TokenHold:
+def _hold(conn: Connection, store: Store, taking: _Taking, seed: str | None) -> TokenHold:
     """Take a row for a token request, making it if it is not there; read what stands once it is taken.
 
     The row of a holder whose time is over is taken too, and that is counted as a doubt.
     """
     now = begin_write(conn, store)
+    ident, ends = taking.ident, now + taking.seconds
     if seed is not None and not _belongs(conn, seed, ident):
         return TokenHold(took=False, record=None, now=now)
-    row = _made(conn, {"id": ident, "name": name, "version": 0, "seeds": b"[]", "doubts": 0, "updated_at": now})
+    row = _made(conn, {"id": ident, "name": taking.name, "version": 0, "seeds": b"[]", "doubts": 0, "updated_at": now})
     held = row["holder"]
-    if held == holder:  # taken by a commit whose answer was lost
+    if held == taking.holder:  # taken by a commit whose answer was lost
         return TokenHold(took=True, record=_record(row), now=now)
-    if held is not None and row["held_until"] > now:
+    if held not in {None, taking.ended} and row["held_until"] > now:
         return TokenHold(took=False, record=_record(row), now=now)
-    values = {"holder": holder, "held_until": now + seconds, "doubts": row["doubts"] + (held is not None)}
-    if expires:  # never while it is held
-        values["expires_at"] = max(row["expires_at"] or 0.0, now + seconds)
+    doubts = row["doubts"] + (held is not None)
+    values = {"holder": taking.holder, "held_until": ends, "doubts": doubts}
+    if doubts == 0:  # else it stays as the first refresh has it
+        values["tried_at"] = now
+    if taking.expires:  # never while it is held
+        values["expires_at"] = max(row["expires_at"] or 0.0, ends)
     return TokenHold(took=True, record=_changed(conn, ident, values), now=now)
 
 
@@ -163,6 +177,7 @@ def _keep(
         mine = row["kept_by"] == holder and row["version"] == version + 1  # kept by a commit whose answer was lost
         return version + 1 if mine else None
     values = new | {"version": version + 1, "doubts": 0, "problem": None, "kept_by": holder, "updated_at": now}
+    values["tried_at"] = None if release else now
     if release:
         values |= {"holder": None, "held_until": None}
     kept = _changed(conn, ident, values).version
@@ -186,7 +201,10 @@ def _free(conn: Connection, store: Store, *, ident: str, holder: str, doubt: boo
     if row["sealed"] is None and row["expires_at"] is not None:  # nothing came of it
         conn.execute(delete(t.tokens).where(t.tokens.c.id == ident))
         return
-    values: dict[str, Any] = {"holder": None, "held_until": None, "doubts": row["doubts"] + doubt, "updated_at": now}
+    doubts = row["doubts"] + doubt
+    values: dict[str, Any] = {"holder": None, "held_until": None, "doubts": doubts, "updated_at": now}
+    if doubts == 0:
+        values["tried_at"] = None
     if problem is not None:
         values["problem"] = problem
     _changed(conn, ident, values)
@@ -216,4 +234,5 @@ def _record(row: RowMapping) -> TokenRecord:
         held_until=row["held_until"],
         doubts=row["doubts"],
         problem=row["problem"],
+        tried_at=row["tried_at"],
     )

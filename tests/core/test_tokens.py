@@ -34,7 +34,11 @@ GOOD, STALE = (
 )
 KEPT = KeptTokens(refresh="r", access={"w": GOOD})
 OLD = KeptTokens(refresh="r", access={"w": STALE})
-BEGIN, AGAIN = Refresh(begins=True), Refresh(begins=False)
+BEGUN = KeptTokens(refresh="new", before="r")
+AHEAD_A_MOMENT = KeptTokens(refresh="r", access={"w": KeptAccess(value="c", sent_at=NOW + 5, expires_at=NOW + 3600)})
+FUTURE = KeptTokens(refresh="r", access={"w": KeptAccess(value="d", sent_at=NOW + 6, expires_at=NOW + 3600)})
+BEGIN, AGAIN, BACK, IN_15_S = Refresh(begins=True), Refresh(), Refresh(returns=True), Refresh(within=15.0)
+GRACE = {"grace": 30.0}
 
 
 @pytest.mark.parametrize(
@@ -76,17 +80,33 @@ JUDGED = {
     "refused-by-a-tool": (ROW, KEPT, {"rejected": token_id("a")}, AGAIN),
     "another-was-refused": (ROW, KEPT, {"rejected": token_id("z")}, Use(GOOD)),
     "good-while-another-refreshes": ({"holder": "you", "held_until": NOW + 9}, KEPT, {}, Use(GOOD)),
+    "asked-for-a-moment-ahead": (ROW, AHEAD_A_MOMENT, {}, Use(AHEAD_A_MOMENT.access["w"])),
+    "asked-for-in-the-future": (ROW, FUTURE, {}, AGAIN),
     "another-refreshes": ({"holder": "you", "held_until": NOW + 9}, OLD, {}, Wait(9.0)),
     "another-begins": ({"holder": "you", "held_until": NOW + 9}, OLD, {"seed": "new"}, Wait(9.0)),
+    "another-whose-time-is-over": ({"holder": "you", "held_until": NOW + 9}, OLD, {"ended": "you"}, IN_DOUBT),
     "my-own-hold": ({"holder": "me", "held_until": NOW + 9}, OLD, {}, AGAIN),
     "problem": ({"problem": "invalid_grant"}, OLD, {}, "invalid_grant"),
     "a-new-seed-heals-a-problem": ({"problem": "invalid_grant"}, OLD, {"seed": "new"}, BEGIN),
     "holder-ended-in-doubt": ({"holder": "you", "held_until": NOW}, OLD, {}, IN_DOUBT),
     "holder-without-a-time": ({"holder": "you"}, OLD, {}, IN_DOUBT),
-    "holder-ended-with-grace": ({"holder": "you", "held_until": NOW}, OLD, {"grace": True}, AGAIN),
-    "one-doubt": ({"doubts": 1}, OLD, {}, IN_DOUBT),
-    "one-doubt-with-grace": ({"doubts": 1}, OLD, {"grace": True}, AGAIN),
-    "two-doubts-with-grace": ({"doubts": 2}, OLD, {"grace": True}, IN_DOUBT),
+    "holder-ended-in-grace": (
+        {"holder": "you", "held_until": NOW, "tried_at": NOW - 45},
+        OLD,
+        {"grace": 60.0},
+        IN_15_S,
+    ),
+    "holder-ended-past-grace": ({"holder": "you", "held_until": NOW, "tried_at": NOW - 45}, OLD, GRACE, IN_DOUBT),
+    "one-doubt": ({"doubts": 1, "tried_at": NOW}, OLD, {}, IN_DOUBT),
+    "one-doubt-in-grace": ({"doubts": 1, "tried_at": NOW - 15}, OLD, GRACE, IN_15_S),
+    "one-doubt-past-grace": ({"doubts": 1, "tried_at": NOW - 30}, OLD, GRACE, IN_DOUBT),
+    "one-doubt-of-unknown-age": ({"doubts": 1}, OLD, GRACE, IN_DOUBT),
+    "one-doubt-of-the-future": ({"doubts": 1, "tried_at": NOW + 1}, OLD, GRACE, IN_DOUBT),
+    "two-doubts-in-grace": ({"doubts": 2, "tried_at": NOW}, OLD, GRACE, IN_DOUBT),
+    "doubt-at-a-beginning": ({"doubts": 1, "tried_at": NOW}, BEGUN, {}, BACK),
+    "doubt-at-a-beginning-in-grace": ({"doubts": 1, "tried_at": NOW - 15}, BEGUN, GRACE, IN_15_S),
+    "two-doubts-at-a-beginning": ({"doubts": 2, "tried_at": NOW}, BEGUN, GRACE, BACK),
+    "holder-ended-at-a-beginning": ({"holder": "you", "held_until": NOW}, BEGUN, {}, BACK),
 }
 
 
@@ -94,7 +114,7 @@ JUDGED = {
 def test_whose_turn_a_refresh_is(row, kept, given, wanted):
     """One worker refreshes at a time; a refresh that may have used the token up is not made again without grace."""
     record = dataclasses.replace(ROW, **row) if isinstance(row, dict) else row
-    asked = {"now": NOW, "seed": "s", "wanted": "w", "rejected": None, "grace": False, "holder": "me"} | given
+    asked = {"now": NOW, "seed": "s", "wanted": "w", "rejected": None, "grace": 0.0, "holder": "me"} | given
     found = judge(record, kept, **asked)
     if isinstance(wanted, str):
         assert isinstance(found, Stop)
@@ -113,6 +133,8 @@ SHARED = {
     "good-while-another-asks": ({"holder": "you", "held_until": NOW + 9}, KEPT, {}, Use(GOOD)),
     "another-asks": ({"holder": "you", "held_until": NOW + 9}, OLD, {}, Wait(9.0)),
     "another-asks-for-the-first-time": ({"holder": "you", "held_until": NOW + 9}, None, {}, Wait(9.0)),
+    "asked-for-in-the-future": (ROW, FUTURE, {}, Refresh()),
+    "another-whose-time-is-over": ({"holder": "you", "held_until": NOW + 9}, OLD, {"ended": "you"}, Refresh()),
     "my-own-hold": ({"holder": "me", "held_until": NOW + 9}, OLD, {}, Refresh()),
     "holder-ended": ({"holder": "you", "held_until": NOW}, OLD, {}, Refresh()),
     "holder-without-a-time": ({"holder": "you"}, OLD, {}, Refresh()),
@@ -142,13 +164,18 @@ def test_stale_access_tokens_are_not_kept():
         (Answer(status=200, body_state=BodyState.CUT), True),
         (json_answer(302), False),
         (json_answer(400), False),
+        (Answer(status=400, body_state=BodyState.CUT), False),
         (json_answer(429), False),
         (json_answer(408), False),
-        (json_answer(503), False),
+        (Answer(status=503), True),
+        (json_answer(503, {"message": "upstream connect error"}), True),
+        (json_answer(503, {"error": "temporarily_unavailable"}), False),
+        (Answer(status=503, headers=(("Retry-After", "2"),)), False),
         (json_answer(500), True),
         (json_answer(502), True),
+        (json_answer(504), True),
     ],
 )
 def test_a_refresh_without_a_usable_reply_may_have_used_the_token_up(reply, may):
-    """A refusal and "not now" have not; what was lost, cut, or ended in the middle may have."""
+    """A refusal and a deliberate "not now" have not; what was lost, cut, or ended in the middle may have."""
     assert may_have_rotated(reply) is may

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
 from cryptography.fernet import Fernet
 
-from agent_runtime import ConfigError, RefreshToken, Runtime, TokenExchange
-from agent_runtime._core.tokens import KeptAccess, KeptTokens, Refresh, Stop, Use, Wait, judge, may_have_rotated
-from agent_runtime._model import Answer, BodyState, SendFailure
-from agent_runtime._model.tokens import TokenRecord
+from agent_runtime import AsyncRuntime, ConfigError, RefreshToken, Runtime, TokenExchange
+from agent_runtime._core.tokens import KeptTokens
 from agent_runtime._oauth import Seal, SealBroken, seal_of
 from agent_runtime.errors import LedgerFull
 from agent_runtime.ledger import open_ledger
@@ -81,10 +80,11 @@ def test_A32_a_reply_without_a_refresh_token_keeps_the_old_one(api: Api, site: S
     assert sent(site) == ["refresh-canary-0", "refresh-canary-0", "refresh-canary-0", newest]
 
 
-@pytest.mark.parametrize("bad", ["lost", "500", "page"])
+@pytest.mark.parametrize("bad", ["lost", "500", "503", "page"])
 def test_a_refresh_in_doubt_is_not_repeated(api_on_both: Api, site: Site, bad: str) -> None:
     """After a refresh whose end nobody knows, no worker sends that token again; the step waits and says why."""
-    site.on_token = [{"lost": lost, "500": httpx.Response(500), "page": httpx.Response(200, text="<html>")}[bad]]
+    answers = {"lost": lost, "page": httpx.Response(200, text="<html>")}
+    site.on_token = [answers[bad] if bad in answers else httpx.Response(int(bad), text="upstream connect error")]
     session = api_on_both.open(tool(auth=rotating()))
     outcome = api_on_both.do(session.try_call, "pay", {"n": 1})
     assert (outcome.state, outcome.kind, outcome.attempts) == ("ready", "auth", 0)
@@ -113,10 +113,17 @@ def test_rotation_grace_allows_one_repeat(api: Api, site: Site) -> None:
     assert len(site.forms) == 4
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_cannot_serve_now_leaves_the_token_good(api: Api, site: Site, status: int) -> None:
-    """429 and 503 are no doubt: the same token is sent again, after the wait."""
-    site.on_token = [httpx.Response(status, headers={"Retry-After": "2"})]
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status_code": 429},
+        {"status_code": 503, "headers": {"Retry-After": "2"}},
+        {"status_code": 503, "json": {"error": "temporarily_unavailable"}},
+    ],
+)
+def test_a_server_that_cannot_serve_now_leaves_the_token_good(api: Api, site: Site, answer: Any) -> None:
+    """429, and a 503 that the server meant, are no doubt: the same token is sent again, after the wait."""
+    site.on_token = [httpx.Response(**answer)]
     session = api.open(tool(auth=rotating()))
     assert api.do(session.try_call, "pay", {"n": 1}).ok
     assert sent(site) == ["refresh-canary-0", "refresh-canary-0"]
@@ -375,61 +382,34 @@ def test_another_token_key_makes_the_step_wait(api: Api, site: Site) -> None:
     assert (outcome.kind, outcome.error["code"], len(site.forms)) == ("auth", "token_key", 1)
 
 
-RECORD = {"id": "r", "name": "n", "version": 1, "sealed": b"x", "seeds": ("s",), "holder": None, "held_until": None}
-KEPT = KeptTokens(refresh="r", access={"w": KeptAccess(value="a", sent_at=0.0, expires_at=300.0)})
-
-
-@pytest.mark.parametrize(
-    ("row", "now", "more", "want"),
-    [
-        ({}, 0.0, {}, Use),
-        ({}, 271.0, {}, Refresh),
-        ({}, 0.0, {"wanted": "other"}, Refresh),
-        ({"holder": "o", "held_until": 9.0}, 0.0, {}, Use),
-        ({"holder": "o", "held_until": 310.0}, 299.0, {}, Wait),
-        ({"holder": "o", "held_until": 290.0}, 299.0, {}, Stop),
-        ({"holder": "o", "held_until": 290.0}, 299.0, {"grace": True}, Refresh),
-        ({"holder": "me", "held_until": 310.0}, 299.0, {}, Refresh),
-        ({"doubts": 1}, 299.0, {}, Stop),
-        ({"doubts": 1}, 299.0, {"grace": True}, Refresh),
-        ({"doubts": 2}, 299.0, {"grace": True}, Stop),
-        ({"doubts": 1}, 0.0, {}, Use),
-        ({"problem": "invalid_grant"}, 299.0, {}, Stop),
-        ({"problem": "invalid_grant"}, 299.0, {"seed": "new"}, Refresh),
-        ({"holder": "o", "held_until": 310.0}, 299.0, {"seed": "new"}, Wait),
-    ],
-)
-def test_what_a_row_says_is_to_be_done(row: Any, now: float, more: Any, want: type) -> None:
-    """Each state of a row has one answer: use, wait, refresh, stop."""
-    record = TokenRecord(**{"doubts": 0, "problem": None} | RECORD | row)
-    asked = {"seed": "s", "wanted": "w", "rejected": None, "grace": False, "holder": "me"} | more
-    assert isinstance(judge(record, KEPT, now=now, **asked), want)
-
-
-@pytest.mark.parametrize(
-    ("reply", "doubt"),
-    [
-        (SendFailure(maybe_sent=False, error="ConnectError"), False),
-        (SendFailure(maybe_sent=True, error="ReadTimeout"), True),
-        (Answer(status=503), False),
-        (Answer(status=429), False),
-        (Answer(status=400), False),
-        (Answer(status=302), False),
-        (Answer(status=400, body_state=BodyState.CUT), False),
-        (Answer(status=500), True),
-        (Answer(status=502), True),
-        (Answer(status=504), True),
-        (Answer(status=200, body=b"<html>"), True),
-        (Answer(status=200, body_state=BodyState.CUT), True),
-    ],
-)
-def test_which_answers_leave_a_doubt(reply: Any, doubt: bool) -> None:
-    """A token may be used up unless the request never went out or was plainly not taken."""
-    assert may_have_rotated(reply) is doubt
-
-
 def test_settings_that_cannot_work_are_refused() -> None:
     """An account without a name or token is refused."""
     for wrong in ({"account": ""}, {"refresh_token": ""}, {"client_id": ""}):
         with pytest.raises(ConfigError):
             RefreshToken(**CLIENT | {"account": "a", "refresh_token": "refresh-canary-0"} | wrong)
+
+
+@pytest.mark.parametrize("make", [Runtime, AsyncRuntime])
+@pytest.mark.parametrize(
+    ("settings", "warnings"),
+    [
+        ({"tools": [tool("a", auth=rotating()), tool("b", auth=rotating(account="bob@crm"))]}, 1),
+        ({"auth": rotating()}, 1),
+        ({"tools": [tool(auth=TokenExchange(**CLIENT, subject=rotating()))]}, 1),
+        ({"tools": [tool(auth=rotating(rotates=False))]}, 0),
+        ({"tools": [tool(auth=rotating())], "file": True}, 0),
+    ],
+    ids=["tools", "default", "subject", "does not rotate", "file"],
+)
+def test_a_rotating_account_in_a_ledger_that_ends_is_warned_of_once(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, make: Any, settings: dict[str, Any], warnings: int
+) -> None:
+    """In memory the newest refresh token ends with the process; the warning names the account and the caller's line."""
+    url = f"sqlite:///{tmp_path}/agent.db" if settings.get("file") else "sqlite:///:memory:"
+    runtime = make(url, token_key=TOKEN_KEY, **{name: settings[name] for name in settings if name != "file"})
+    told = [one for one in recwarn if "this ledger is in memory" in str(one.message)]
+    assert len(told) == warnings
+    assert all("'alice@crm'" in str(one.message) and one.filename == __file__ for one in told)
+    closing = runtime.close()
+    if closing is not None:
+        asyncio.run(closing)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.effects import Boottime, NewId, NoCredential, Now, Send, ask
+from agent_runtime._core.retry_after import retry_after
 from agent_runtime._drive.tokens.identity import advice
 from agent_runtime._model import Answer, Request
 from agent_runtime._oauth import LIKE_A_TOKEN, metadata_urls, read_metadata, read_token_reply, repeats, token_request
@@ -40,11 +41,28 @@ def fetch(store: TokenStore, grant: Grant) -> Steps[AccessToken | NoCredential]:
     url = yield from endpoint(store, grant.auth)
     if isinstance(url, NoCredential):
         return url
-    reply = yield from request(grant, url)
+    reply = yield from request(store, grant, url)
     return read(grant, reply)
 
 
 def endpoint(store: TokenStore, auth: OAuth) -> Steps[str | NoCredential]:
+    """Return the token endpoint of a provider, or why it may not be asked now."""
+    url = yield from _known_endpoint(store, auth)
+    closed = None if isinstance(url, NoCredential) else (yield from left_alone(store, url))
+    return url if closed is None else closed
+
+
+def left_alone(store: TokenStore, url: str) -> Steps[NoCredential | None]:
+    """Return how long a token endpoint has asked to be left alone, or None if it may be asked."""
+    now = yield from ask(Boottime())
+    left = store.closed_for(url, now)
+    if left is None:
+        return None
+    message = f"the authorisation server has asked to be left alone for {left:.0f} s more; it was not asked"
+    return NoCredential("unavailable", message, left)
+
+
+def _known_endpoint(store: TokenStore, auth: OAuth) -> Steps[str | NoCredential]:
     """Return the token endpoint of a provider: as set, or as the issuer's metadata name it."""
     if auth.token_url is not None:
         return auth.token_url
@@ -69,13 +87,20 @@ def endpoint(store: TokenStore, auth: OAuth) -> Steps[str | NoCredential]:
     return NoCredential("refused", f"the issuer {auth.issuer} publishes no metadata; set token_url=")
 
 
-def request(grant: Grant, url: str) -> Steps[Reply]:
-    """Send one token request. Each is made anew: a client's assertion is never sent twice."""
+def request(store: TokenStore, grant: Grant, url: str) -> Steps[Reply]:
+    """Send one token request, and note a wait that its answer names.
+
+    Each is made anew: a client's assertion is never sent twice.
+    """
     sent_on = yield from ask(Now())
     jti = yield from ask(NewId())
     wanted = token_request(grant, url, jti=jti, now=sent_on)
     sent_at = yield from ask(Boottime())
     result = yield from ask(_send(wanted.request, wanted.headers))
+    if isinstance(result, Answer) and result.status in {429, 503}:
+        wait = retry_after(result.headers, now=(yield from ask(Now())), status=result.status)
+        if wait is not None:
+            store.close_endpoint(url, (yield from ask(Boottime())), wait)
     return Reply(result=result, sent_at=sent_at, sent_on=sent_on)
 
 

@@ -49,9 +49,14 @@ class Rotation(Turn):
     seed: str
     seed_text: str = dataclasses.field(repr=False)
 
-    def opened(self, sealed: bytes) -> KeptTokens:
-        """Return what the row seals; raises `SealBroken`."""
-        return self.seal.open(self.row, sealed)
+    def opened(self, sealed: bytes) -> KeptTokens | None:
+        """Return what the row seals; raises `SealBroken`, unless a token that is new to the row is to replace it."""
+        try:
+            return self.seal.open(self.row, sealed)
+        except SealBroken:
+            if self.record is None or self.seed in self.record.seeds:
+                raise
+            return None
 
     def judged(self, now: float) -> Move:
         """Return what the row says is to be done."""
@@ -62,16 +67,24 @@ class Rotation(Turn):
             seed=self.seed,
             wanted=self.wanted,
             rejected=self.rejected,
-            grace=self.auth.rotation_grace,
+            grace=self.auth.grace,
             holder=self.holder,
+            ended=self.ended,
         )
 
-    def prepared(self, move: Refresh) -> Steps[None]:
-        """Put a token from outside at the head of the chain before it is sent, and the chain's token into the grant."""
+    def prepared(self, move: Refresh) -> Steps[bool]:
+        """Put the token to be sent at the head of the chain, and into the grant; False = the row has changed."""
+        head = self.kept
         if move.begins:
-            yield from _begin(self)
-        assert self.kept is not None
-        self.grant = dataclasses.replace(self.grant, subject=self.kept.refresh)
+            head = _beginning(self)
+        elif move.returns:
+            assert self.kept is not None
+            head = KeptTokens(refresh=self.kept.before)
+        assert head is not None
+        if head is not self.kept and not (yield from _put(self, head)):
+            return False
+        self.grant = dataclasses.replace(self.grant, subject=head.refresh)
+        return True
 
     def after(self, reply: Reply) -> Steps[AccessToken | NoCredential | None]:
         """Write what a refresh brought; only then is its access token given out."""
@@ -118,7 +131,7 @@ def rotate(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[Acces
     )
     while True:
         try:
-            yield from _save(turn)
+            yield from _save(store, turn.row)
             done = yield from try_turn(turn)
         except SealBroken:
             return _sealed_otherwise(turn)
@@ -129,33 +142,67 @@ def rotate(store: TokenStore, grant: Grant, rejected: str | None) -> Steps[Acces
             return done
 
 
-def _save(turn: Rotation) -> Steps[None]:
+def save_all(store: TokenStore) -> Steps[list[str]]:
+    """Try once more to write what the ledger could not take; return the accounts whose newest token is lost."""
+    lost = []
+    for row, left in list(store.unsaved.items()):
+        try:
+            yield from _save(store, row)
+        except LedgerError:
+            if left.given:
+                lost.append(left.name)
+    return lost
+
+
+def _save(store: TokenStore, row: str) -> Steps[None]:
     """Write tokens that the ledger could not take when they came."""
-    left = turn.store.unsaved.get(turn.row)
+    left = store.unsaved.get(row)
     if left is None:
         return
     yield from ask(
         Job(
             lambda ledger: ledger.keep_token(
-                turn.row, holder=left.holder, version=left.version, sealed=left.sealed, seeds=left.seeds
+                row, holder=left.holder, version=left.version, sealed=left.sealed, seeds=left.seeds
             )
         )
     )
-    turn.store.unsaved.pop(turn.row, None)
+    # The write may have taken before, without giving the row back.
+    yield from ask(Job(lambda ledger: ledger.free_token(row, holder=left.holder)))
+    store.settled(row, left)
 
 
-def _begin(turn: Rotation) -> Steps[None]:
+def _beginning(turn: Rotation) -> KeptTokens:
+    """Return a chain that a token from outside begins, with the one that it is to replace if that one is sound."""
     record, old = turn.record, turn.kept
-    sound = record is not None and record.problem is None and record.doubts == 0
-    turn.kept = KeptTokens(refresh=turn.seed_text, before=old.refresh if old is not None and sound else None)
-    yield from _keep(turn, turn.kept, release=False)
+    before = None if old is None else old.before
+    if before is None and old is not None and record is not None and record.problem is None and record.doubts == 0:
+        before = old.refresh
+    return KeptTokens(refresh=turn.seed_text, before=before)
 
 
-def _keep(turn: Rotation, kept: KeptTokens, *, release: bool) -> Steps[bool]:
+def _put(turn: Rotation, head: KeptTokens) -> Steps[bool]:
+    """Put a token at the head of the chain that will be sent in this turn; False = the row has changed."""
+    sealed, seeds = turn.seal.close(turn.row, head), turn.seeds
+    version = turn.version
+    try:
+        wrote = yield from keep(turn, sealed, seeds=seeds, release=False)
+    except LedgerError:
+        # Nothing was sent, and the turn is over: the row is given back with what it should hold.
+        owed = Unsaved(name=turn.name, holder=turn.holder, version=version, sealed=sealed, seeds=seeds, given=False)
+        turn.store.owe(turn.row, owed)
+        raise
+    if wrote:
+        turn.kept = head
+    return wrote
+
+
+def _keep(turn: Rotation, kept: KeptTokens) -> Steps[bool]:
+    """Write what a refresh brought and give the row back; until the ledger has taken it, it stands in memory."""
     sealed, seeds = turn.seal.close(turn.row, kept), turn.seeds
-    turn.store.unsaved[turn.row] = Unsaved(holder=turn.holder, version=turn.version, sealed=sealed, seeds=seeds)
-    wrote = yield from keep(turn, sealed, seeds=seeds, release=release)
-    turn.store.unsaved.pop(turn.row, None)
+    owed = Unsaved(name=turn.name, holder=turn.holder, version=turn.version, sealed=sealed, seeds=seeds)
+    turn.store.owe(turn.row, owed)
+    wrote = yield from keep(turn, sealed, seeds=seeds)
+    turn.store.settled(turn.row, owed)
     return wrote
 
 
@@ -163,16 +210,32 @@ def _after(turn: Rotation, reply: Reply) -> Steps[AccessToken | NoCredential | N
     assert turn.kept is not None
     got = read(turn.grant, reply)
     if isinstance(got, AccessToken):
-        kept = yield from _keep(turn, _renewed(turn.kept, turn.wanted, got, reply), release=True)
+        kept = yield from _keep(turn, _renewed(turn.kept, turn.wanted, got, reply))
         return got if kept else None
     if got.kind == "required" and got.error == "invalid_grant":
         return (yield from _over(turn, got))
-    if got.error is None and may_have_rotated(reply.result):
-        yield from free(turn, doubt=True)
-        tried = turn.record.doubts if turn.record is not None else 0
-        return None if turn.auth.rotation_grace and tried == 0 else turn.refused(IN_DOUBT)
+    if got.error is None:
+        newer = _refresh_token_alone(reply)
+        if newer is not None:
+            head = KeptTokens(refresh=newer, access=pruned(turn.kept.access, reply.sent_on))
+            kept = yield from _keep(turn, head)
+            return _without_access_token(got) if kept else None
+        if may_have_rotated(reply.result):
+            yield from free(turn, doubt=True)
+            return None  # the row says what follows
     yield from free(turn)
     return got
+
+
+def _refresh_token_alone(reply: Reply) -> str | None:
+    """Return the refresh token of a good reply whose access token cannot be used: the server goes by it from now on."""
+    result = reply.result
+    return refresh_token_of(result) if isinstance(result, Answer) and 200 <= result.status < 300 else None
+
+
+def _without_access_token(got: NoCredential) -> NoCredential:
+    message = f"the refresh brought a refresh token, which was kept, and no access token to use: {got.message}"
+    return dataclasses.replace(got, message=message)
 
 
 def _renewed(kept: KeptTokens, wanted: str, got: AccessToken, reply: Reply) -> KeptTokens:
@@ -186,7 +249,7 @@ def _over(turn: Rotation, got: NoCredential) -> Steps[NoCredential | None]:
     """The server knows the token no more: go back to the chain that it was to replace, or say that all is over."""
     assert turn.kept is not None
     if turn.kept.before is not None:
-        yield from _keep(turn, KeptTokens(refresh=turn.kept.before), release=True)
+        yield from _keep(turn, KeptTokens(refresh=turn.kept.before))
         return None
     yield from free(turn, problem=got.error)
     return got
@@ -206,6 +269,7 @@ def _of_another_account(turn: Rotation) -> NoCredential:
 def _sealed_otherwise(turn: Rotation) -> NoCredential:
     message = (
         f"the ledger holds the refresh token of account {turn.auth.account!r} under another token_key; give the "
-        "key that it was sealed with (several may stand, separated by commas)"
+        "key that it was sealed with (several may stand, separated by commas). If that key is lost, authorise the "
+        "account anew and bring its new refresh token in the settings: it begins a new chain under the present key"
     )
     return NoCredential("required", message, error="token_key")

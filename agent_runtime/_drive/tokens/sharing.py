@@ -44,7 +44,13 @@ class Sharing(Turn):
     def judged(self, now: float) -> Move:
         """Return what the row says is to be done."""
         return judge_shared(
-            self.record, self.kept, now=now, wanted=self.wanted, rejected=self.rejected, holder=self.holder
+            self.record,
+            self.kept,
+            now=now,
+            wanted=self.wanted,
+            rejected=self.rejected,
+            holder=self.holder,
+            ended=self.ended,
         )
 
     def after(self, reply: Reply) -> Steps[AccessToken | NoCredential]:

@@ -23,14 +23,28 @@ if TYPE_CHECKING:
     from agent_runtime.config import AnyTool, Auth
 
 
+LONGEST_CLOSED = 24 * 3600.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsaved:
-    """Tokens that a server gave and the ledger has not taken yet."""
+    """Tokens that the ledger has not taken yet, of a turn that is over.
 
+    Attributes:
+        name: the account.
+        holder: whose turn it was.
+        version: of the row that they are to be written over.
+        sealed: the tokens, encrypted.
+        seeds: digests of the tokens from outside.
+        given: a server gave them, and they stand nowhere else; what was to be sent is in the settings or the row too.
+    """
+
+    name: str
     holder: str
     version: int
     sealed: bytes = field(repr=False)
     seeds: tuple[str, ...]
+    given: bool = True
 
 
 MOST_GRANTED = 1000
@@ -44,6 +58,7 @@ class TokenStore:
         tokens: access tokens in memory, by what they were asked for.
         endpoints: token endpoints of issuers, and when they were learned (boot-time clock).
         unsaved: by row.
+        closed: until when a token endpoint has asked to be left alone (boot-time clock).
         seal: what seals tokens for the ledger, or None where no key was given.
         unshared: principals whose last token served once: nobody waits for a turn at the next one.
         granted: scopes that were granted in place of those asked for, by what was asked for.
@@ -54,6 +69,7 @@ class TokenStore:
         self.tokens: dict[Hashable, AccessToken] = {}
         self.endpoints: dict[str, tuple[str, float]] = {}
         self.unsaved: dict[str, Unsaved] = {}
+        self.closed: dict[str, float] = {}
         self.seal = seal
         self.tenant = tenant
         self.unshared: set[str] = set()
@@ -100,6 +116,27 @@ class TokenStore:
         with self._guard:
             return list(self._flights.values())
 
+    def owe(self, row: str, tokens: Unsaved) -> None:
+        """Note what a row has not taken yet."""
+        with self._guard:
+            self.unsaved[row] = tokens
+
+    def settled(self, row: str, tokens: Unsaved) -> None:
+        """Forget what a row has taken, unless something newer is noted by now."""
+        with self._guard:
+            if self.unsaved.get(row) is tokens:
+                del self.unsaved[row]
+
+    def close_endpoint(self, url: str, now: float, seconds: float) -> None:
+        """Note that a token endpoint asks to be left alone for so long; an absurd wait counts as a day."""
+        with self._guard:
+            self.closed[url] = max(self.closed.get(url, 0.0), now + min(seconds, LONGEST_CLOSED))
+
+    def closed_for(self, url: str, now: float) -> float | None:
+        """Return the seconds for which a token endpoint wants to be left alone, or None."""
+        left = self.closed.get(url, 0.0) - now
+        return left if left > 0.001 else None  # what is less comes of adding floats
+
     def row_of(self, auth: RefreshToken) -> str:
         """Return the id of the row that an account's refresh tokens stand in."""
         return _row(self.tenant, auth.server, auth.client_id, auth.account)
@@ -124,16 +161,21 @@ class TokenStore:
 
     def check(self, tool: AnyTool | None, default: Auth | None) -> None:
         """Raise `ConfigError` if a refresh token would have to be kept and there is no key to seal it under."""
-        auth = default if tool is None else auth_of(tool, default)
-        if isinstance(auth, TokenExchange):
-            auth = auth.subject
-        if isinstance(auth, RefreshToken) and auth.rotates and self.seal is None:
+        account = rotating_account(default if tool is None else auth_of(tool, default))
+        if account is not None and self.seal is None:
             msg = (
-                f"the refresh tokens of account {auth.account!r} rotate, so they must be kept in the ledger, and there "
+                f"the refresh tokens of account {account!r} rotate, so they must be kept in the ledger, and there "
                 f"is no token_key to encrypt them. Nothing was stored or sent. {HOW}. If the server never changes "
                 "them, say RefreshToken(rotates=False)"
             )
             raise ConfigError(msg)
+
+
+def rotating_account(auth: Auth | None) -> str | None:
+    """Return the account whose rotating refresh tokens a provider goes by, or None."""
+    if isinstance(auth, TokenExchange):
+        auth = auth.subject
+    return auth.account if isinstance(auth, RefreshToken) and auth.rotates else None
 
 
 def _row(*named: object) -> str:

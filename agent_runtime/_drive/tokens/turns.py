@@ -22,7 +22,7 @@ from agent_runtime._core.tokens import (
     Use,
     Wait,
 )
-from agent_runtime._drive.tokens.fetch import Reply, endpoint, request
+from agent_runtime._drive.tokens.fetch import Reply, endpoint, left_alone, request
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
@@ -49,6 +49,8 @@ class Turn(ABC):
         expires: the row may be forgotten once its token has run out.
         seed: digest of the refresh token that the settings bring, or None.
         waited: seconds for which others had the row.
+        other, since: who else had the row when it was looked at last, and since when (boot-time clock).
+        ended: another holder that has had it for as long as a turn can last.
     """
 
     store: TokenStore
@@ -67,6 +69,9 @@ class Turn(ABC):
     version: int = 0
     pause: float = FIRST_LOOK
     waited: float = 0.0
+    other: str | None = None
+    since: float = 0.0
+    ended: str | None = None
 
     def see(self, record: TokenRecord | None) -> None:
         """Take a look at the row; raises what `opened` raises."""
@@ -83,9 +88,10 @@ class Turn(ABC):
     def judged(self, now: float) -> Move:
         """Return what the row says is to be done."""
 
-    def prepared(self, move: Refresh) -> Steps[None]:  # noqa: ARG002  for those who have something to prepare
-        """Write what must stand before the request goes out, and complete ``grant``."""
+    def prepared(self, move: Refresh) -> Steps[bool]:  # noqa: ARG002  for those who have something to prepare
+        """Write what must stand before the request goes out, and complete ``grant``; False = it may not go out."""
         yield from ()
+        return True
 
     @abstractmethod
     def after(self, reply: Reply) -> Steps[AccessToken | NoCredential | None]:
@@ -100,6 +106,7 @@ def try_turn(turn: Turn) -> Steps[AccessToken | NoCredential | None]:
     """Look at the row and do what it says; None = look again."""
     turn.holder = yield from ask(NewId())
     turn.see((yield from ask(Job(lambda ledger: ledger.token(turn.row)))))
+    yield from _watch(turn)
     now = yield from ask(Now())
     move = turn.judged(now)
     if isinstance(move, Wait):
@@ -113,6 +120,15 @@ def try_turn(turn: Turn) -> Steps[AccessToken | NoCredential | None]:
     if isinstance(url, NoCredential):
         return url
     return (yield from _in_turn(turn, url))
+
+
+def _watch(turn: Turn) -> Steps[None]:
+    """Count by this machine's own clock for how long one holder has had the row: the row's clock may step back."""
+    other = turn.record.holder if turn.record is not None else None
+    now = yield from ask(Boottime())
+    if other != turn.other:
+        turn.other, turn.since = other, now
+    turn.ended = other if now - turn.since >= turn.held_for else None
 
 
 def _pause(turn: Turn, most: float) -> Steps[None]:
@@ -134,6 +150,7 @@ def _in_turn(turn: Turn, url: str) -> Steps[AccessToken | NoCredential | None]:
                 seconds=turn.held_for,
                 seed=turn.seed,
                 expires=turn.expires,
+                ended=turn.ended,
             )
         )
     )
@@ -144,14 +161,15 @@ def _in_turn(turn: Turn, url: str) -> Steps[AccessToken | NoCredential | None]:
         return None
     turn.see(hold.record)
     move = turn.judged(hold.now)
-    if isinstance(move, Refresh):
-        yield from turn.prepared(move)
+    closed: NoCredential | None = None
+    if isinstance(move, Refresh) and (yield from turn.prepared(move)):
+        closed = yield from left_alone(turn.store, url)  # another thread may have been told so meanwhile
         now = yield from ask(Boottime())
-        if now - began <= PROMPT:
-            reply = yield from request(turn.grant, url)
+        if closed is None and now - began <= min(PROMPT, move.within):
+            reply = yield from request(turn.store, turn.grant, url)
             return (yield from turn.after(reply))
     yield from free(turn)
-    return None
+    return closed
 
 
 def keep(

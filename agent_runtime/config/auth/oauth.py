@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from agent_runtime.config._checks import check_settings
+from agent_runtime.config import defaults
+from agent_runtime.config._checks import Duration, check_settings, seconds, settle
 from agent_runtime.config.auth._secret import Secretive, check_can_be_sent
 from agent_runtime.config.auth.ready import StaticToken, TokenCallable
 from agent_runtime.errors import ConfigError
@@ -195,14 +196,16 @@ class RefreshToken(_Client):
         rotates: the server gives a new refresh token in exchange and may revoke all if an old one comes again. Its
             tokens are then kept in the ledger, encrypted under ``Runtime(token_key=)``, and one worker at a time
             refreshes. False: the token given here is used for ever, and nothing is kept.
-        rotation_grace: the server takes an old token again for a while. A refresh whose answer was lost is then tried
-            once more; without it the step waits for a new authorisation, since a repeat could revoke the grant.
+        rotation_grace: seconds for which the server takes an old token again after it was used. A refresh whose answer
+            was lost is then tried once more within them, counted from when the first one began; after that, and without
+            it, the step waits for a new authorisation, since a repeat could revoke the grant. True means 30; False or
+            None means none.
     """
 
     account: str
     refresh_token: SubjectToken = field(repr=False)
     rotates: bool = True
-    rotation_grace: bool = False
+    rotation_grace: bool | Duration | None = False
 
     def __post_init__(self) -> None:
         _Client.__post_init__(self)
@@ -210,6 +213,16 @@ class RefreshToken(_Client):
             raise ConfigError("RefreshToken(account=) is empty: it names the account that the token is of")
         if not self.refresh_token:
             raise ConfigError("RefreshToken(refresh_token=) is empty; nothing was sent")
+        grace = self.rotation_grace
+        if grace is None or isinstance(grace, bool):
+            grace = defaults.ROTATION_GRACE if grace else 0.0
+        settle(self, rotation_grace=seconds("RefreshToken(rotation_grace=)", grace))
+
+    @property
+    def grace(self) -> float:
+        """Seconds within which a refresh may be repeated, counted from when the first one began."""
+        assert isinstance(self.rotation_grace, float)
+        return self.rotation_grace
 
     @property
     def principal(self) -> str:
