@@ -159,3 +159,14 @@ def tell_parent() -> None:
     """Note what a child process has found, in the file that the test run looks at."""
     with Path(os.environ[CHILDREN]).open("a") as file:
         file.writelines(f"{where}\n" for where in found)
+
+
+def told_by_children() -> list[str]:
+    """Return what child processes have found since the last look."""
+    if CHILDREN not in os.environ:
+        return []
+    notes = Path(os.environ[CHILDREN])
+    told = notes.read_text().splitlines()
+    if told:
+        notes.write_text("")
+    return told

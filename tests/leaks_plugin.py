@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _searched: set[Path] = set()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Begin to look."""
     import httpx  # noqa: F401  it is watched from here on
 
@@ -32,10 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     root = logging.getLogger()
     root.setLevel(logging.DEBUG)
     root.addHandler(leaks.Records(level=0))
-    notes = Path(tempfile.mkdtemp(prefix="ar-leaks-", dir=leaks._memory())) / "children"
-    notes.touch()
-    os.environ[leaks.CHILDREN] = str(notes)
-    config.add_cleanup(lambda: (notes.unlink(), notes.parent.rmdir()))
 
 
 def pytest_runtest_setup() -> None:
@@ -56,7 +51,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _search_what_tests_share(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Search at the end what belongs to no single test."""
+    """Make a place for what child processes find, and search at the end what belongs to no single test."""
+    notes = tmp_path_factory.getbasetemp() / "found_by_children"
+    notes.touch()
+    os.environ[leaks.CHILDREN] = str(notes)
     yield
     for folder in tmp_path_factory.getbasetemp().iterdir():
         if folder.is_dir() and not folder.is_symlink() and folder not in _searched:
@@ -66,9 +64,7 @@ def _search_what_tests_share(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def fail_for_finds() -> None:
     """Raise if a credential was found anywhere since the last look."""
-    notes = Path(os.environ[leaks.CHILDREN])
-    finds = [*leaks.found, *(f"{line} by a child process" for line in notes.read_text().splitlines())]
+    finds = [*leaks.found, *(f"{line} by a child process" for line in leaks.told_by_children())]
     if finds:
         leaks.found.clear()
-        notes.write_text("")
         raise AssertionError(f"a credential was found in {', '.join(dict.fromkeys(finds))}")

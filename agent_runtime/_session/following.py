@@ -31,11 +31,17 @@ TASKS: Final = 128
 
 
 class Rounds:
-    """Which jobs are at work, and which are left alone for now. Strictly private."""
+    """Which jobs are at work, and which are left alone for now. Strictly private.
 
-    def __init__(self, settings: Settings, concurrency: int) -> None:
+    ``until``: a job that is due later is not begun any more (UTC epoch seconds).
+    """
+
+    def __init__(self, settings: Settings, concurrency: int, until: float) -> None:
         self.settings = settings
         self.concurrency = concurrency
+        self.until = until
+        self.found: DueJobs | None = None
+        self.given: set[str] = set()
         self.busy: set[str] = set()
         self.alone: dict[str, float] = {}
         self.ended = 0
@@ -49,7 +55,16 @@ class Rounds:
         return True
 
     def due(self) -> Steps[DueJobs]:
-        """Read what is due; no more than can be begun soon."""
+        """Return what is due; no more than can be begun soon. It is read once for as many looks as it serves."""
+        if self.found is None or not self._waiting(self.found) or self._is_old(self.found):
+            self.found = yield from self._read()
+            self.given.clear()
+        return self.found
+
+    def _is_old(self, found: DueJobs) -> bool:
+        return self.settings.world.ledger.now() - found.now >= ROUND
+
+    def _read(self) -> Steps[DueJobs]:
         settings = self.settings
         names = sorted(settings.tools)
         limit = self.concurrency * 2 + len(self.busy)
@@ -61,13 +76,16 @@ class Rounds:
 
     def free(self, found: DueJobs) -> list[Due]:
         """Return the jobs that can be begun now."""
-        room = self.concurrency - len(self.busy)
-        waiting = [one for one in found.jobs if one[0].id not in self.busy and one[0].id not in self.alone]
-        return waiting[:room]
+        return self._waiting(found)[: self.concurrency - len(self.busy)]
+
+    def _waiting(self, found: DueJobs) -> list[Due]:
+        out = self.busy | self.given | self.alone.keys()
+        return [one for one in found.jobs if one[0].id not in out and (one[0].resume_at or 0.0) <= self.until]
 
     def begin(self, ident: str) -> None:
         """Note that a job is at work."""
         self.busy.add(ident)
+        self.given.add(ident)
 
     def end(self, ident: str, ended: int | None, now: float) -> None:
         """Note that it is not any more; ``ended`` None = it could not be looked at."""
@@ -77,12 +95,12 @@ class Rounds:
         else:
             self.ended += ended
 
-    def pause(self, found: DueJobs, until: float) -> float | None:
+    def pause(self, found: DueJobs) -> float | None:
         """Return how long to wait before the next round, or None if this was the last."""
-        if found.now >= until or (not found.running and not self.busy):
+        if found.now >= self.until or (not found.running and not self.busy):
             return None
         soonest = found.next_at if found.next_at is not None else found.now + ROUND
-        return max(0.02, min(ROUND, soonest - found.now, until - found.now))
+        return max(0.02, min(ROUND, soonest - found.now, self.until - found.now))
 
 
 Due = tuple[OperationRecord, str | None]
@@ -111,7 +129,7 @@ def tell_end(outcome: Outcome | None, on_end: Callable[[Outcome], Any] | None) -
 
 def follow_jobs(settings: Settings, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None) -> int:
     """Look at due jobs in rounds, each in one of a few threads; return how many jobs ended."""
-    rounds = Rounds(settings, concurrency)
+    rounds = Rounds(settings, concurrency, until)
     at_work: dict[Future[int | None], str] = {}
     with ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="agent_runtime-jobs") as pool:
         while True:
@@ -119,7 +137,7 @@ def follow_jobs(settings: Settings, until: float, concurrency: int, on_end: Call
             for due in rounds.free(found):
                 rounds.begin(due[0].id)
                 at_work[pool.submit(_follow_one, settings, due, on_end)] = due[0].id
-            pause = rounds.pause(found, until)
+            pause = rounds.pause(found)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
                 notify_quietly(settings)
             if pause is None and not at_work:
@@ -150,7 +168,7 @@ async def follow_jobs_async(
     settings: Settings, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None
 ) -> int:
     """Look at due jobs in rounds, each in a task, so many at a time; return how many jobs ended."""
-    rounds = Rounds(settings, concurrency)
+    rounds = Rounds(settings, concurrency, until)
     at_work: dict[asyncio.Task[int | None], str] = {}
     try:
         while True:
@@ -158,7 +176,7 @@ async def follow_jobs_async(
             for due in rounds.free(found):
                 rounds.begin(due[0].id)
                 at_work[asyncio.create_task(_follow_one_async(settings, due, on_end))] = due[0].id
-            pause = rounds.pause(found, until)
+            pause = rounds.pause(found)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
                 await notify_quietly_async(settings)
             if pause is None and not at_work:

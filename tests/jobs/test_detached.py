@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import httpx
 import pytest
 
 from agent_runtime import JobProgress
@@ -211,6 +214,55 @@ def test_one_pass_looks_at_what_is_due_now(api: JobApi) -> None:
     assert (runtime.follow_jobs(), len(api.gets)) == (0, 1)
     api.stage.clock.advance(52)
     assert (runtime.follow_jobs(), len(api.gets)) == (1, 2)
+
+
+def test_one_pass_ends_though_jobs_become_due_again_meanwhile(api: JobApi) -> None:
+    """Each look takes so long that the other job is due again after it: both are looked at once, and that was all."""
+    tool = transcode()
+
+    def slowly(_request: httpx.Request) -> httpx.Response:
+        api.stage.clock.advance(100)
+        return httpx.Response(200, json=RUNS)
+
+    api.script(slowly, slowly, DONE)
+    starter = api.runtime(tool)
+    for name in ("a", "b"):
+        session = starter.open(name)
+        session.try_call(tool, ARGS | {"n": name}, detach=True)
+        session.close()
+    api.stage.clock.advance(34)
+    assert (api.runtime(tool).follow_jobs(concurrency=1), len(api.gets)) == (0, 2)
+
+
+class Counting:
+    """A ledger that counts how often what is due was read."""
+
+    def __init__(self, ledger: Any) -> None:
+        self._ledger = ledger
+        self.reads = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def due_jobs(self, **named: Any) -> Any:
+        self.reads += 1
+        return self._ledger.due_jobs(**named)
+
+
+def test_what_is_due_is_not_read_anew_for_each_look(api: JobApi) -> None:
+    """One read serves as many looks as it found jobs for."""
+    tool = transcode()
+    api.script(RUNS)
+    starter = api.runtime(tool)
+    for name in range(12):
+        session = starter.open(f"{name}")
+        session.try_call(tool, ARGS | {"n": name}, detach=True)
+        session.close()
+    api.stage.clock.advance(40)
+    ledger = Counting(api.stage.ledger)
+    api.runtime(tool, ledger=ledger).follow_jobs(concurrency=4)
+    assert len(api.gets) == 12
+    assert ledger.reads <= 4
 
 
 def test_a_session_that_somebody_holds_is_left_to_its_holder(everywhere: JobApi) -> None:
