@@ -166,10 +166,13 @@ class Runtime(RuntimeJobs, RuntimeBase):
         """
         self._settings.closed = True
         self._driver.close()
-        self._warn_unsaved(self._drive(save_all(self._store)))
-        self._sender.close()
-        if self._own_ledger is not None:
-            self._own_ledger.close()
+        try:
+            if self._store.unsaved:
+                self._warn_unsaved(self._drive(save_all(self._store)))
+        finally:
+            self._sender.close()
+            if self._own_ledger is not None:
+                self._own_ledger.close()
 
     def __enter__(self) -> Self:
         return self
@@ -311,10 +314,13 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
         """
         self._settings.closed = True
         await self._driver.close()
-        self._warn_unsaved(await self._drive(save_all(self._store)))
-        await self._sender.close()
-        if self._own_ledger is not None:
-            self._own_ledger.close()
+        try:
+            if self._store.unsaved:
+                self._warn_unsaved(await self._drive(save_all(self._store)))
+        finally:
+            await self._sender.close()
+            if self._own_ledger is not None:
+                self._own_ledger.close()
 
     async def __aenter__(self) -> Self:
         return self
