@@ -56,6 +56,17 @@ def ended(
             handle=written(kept),
             error=_json({name: value for name, value in said.items() if value is not None}),
         )
+    if reading.status == "unknown":
+        said = {"status": reading.word, "error": reading.error, "message": reading.message}
+        return Change(
+            state=State.UNKNOWN,
+            reason=Reason.JOB_UNCLEAR,
+            no_resend=True,
+            resume_at=None,
+            mark_maybe=True,
+            handle=written(kept),
+            error=_json({name: value for name, value in said.items() if value is not None}),
+        )
     result = body if body is not None else _result_text(reading)
     state = read_result(result, body_state, tool).state
     if body is None and (missing or (not reading.has_result and reading.nothing_said)):
@@ -74,7 +85,7 @@ def ended(
 
 def contradicts(reading: JobReading, operation: OperationRecord) -> bool:
     """Whether a job's end is another one than the end that is recorded."""
-    if reading.status == "running":
+    if reading.status in {"running", "unknown"}:
         return False
     good = reading.status in GOOD
     return good is not (operation.state is State.SUCCEEDED)
@@ -85,4 +96,8 @@ def _result_text(reading: JobReading) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can write and UTF-8 cannot
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str).encode()
