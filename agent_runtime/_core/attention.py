@@ -68,7 +68,8 @@ class Attention:
     def message(self) -> str:
         """Why it stands there, in English."""
         operation = self.operation
-        obstacle = obstacle_of(operation) if self.kind == "untracked" else None
+        unclear = operation.reason is Reason.JOB_UNCLEAR
+        obstacle = obstacle_of(operation) if self.kind == "untracked" or unclear else None
         return sentences(None, why_of(operation.state, operation.reason, operation.effect, obstacle=obstacle))
 
     def told(self) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from agent_runtime._core.conclude import KEPT_BODY
 from agent_runtime._core.effects import Job, NewId, Persist, ask
 from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import contradicts, ended
-from agent_runtime._core.job_reading import GOOD, read_job
-from agent_runtime._core.job_start import job_answer, json_of
+from agent_runtime._core.job_reading import GOOD, UNCLEAR, checked_reading, names_another, read_job
+from agent_runtime._core.job_start import job_answer, json_of, named_urls
 from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.run import file
+from agent_runtime._core.urls import resolve
 from agent_runtime._model import SETTLED, Advance, Answer, Change, NewEvidence, Reason, State, Took
 from agent_runtime.config.jobs import JobReading
 
@@ -36,7 +37,8 @@ def receive(tenant: str, event: CallbackEvent, tools: Mapping[str, AnyTool]) -> 
     """Keep a verified event and apply it; return what became of it: ``applied``, ``kept``, ``seen`` or ``noted``.
 
     ``kept``: its operation is not known yet, is still in flight, or is not one of these tools; the step applies it when
-    it gets there. ``noted``: its operation had ended, or it tells of no end, or has to be asked for the result.
+    it gets there. ``noted``: its operation had ended, or it tells of no end, or has to be asked for the result; or
+    several jobs bear its job id, so that it ends none of them.
 
     Raises:
         LedgerError: it could not be kept; the sender has to try again.
@@ -47,22 +49,58 @@ def receive(tenant: str, event: CallbackEvent, tools: Mapping[str, AnyTool]) -> 
     found: list[OperationRecord] = yield from ask(
         Job(lambda ledger: ledger.operations_of_event(tenant=tenant, event=event))
     )
-    said = "kept"
-    for operation in _meant(found, event, tools):
-        said = yield from _apply(tenant, event, operation, tools[operation.tool])
-    return said
-
-
-def _meant(found: list[OperationRecord], event: CallbackEvent, tools: Mapping[str, AnyTool]) -> list[OperationRecord]:
-    """Return the operations that an event may end: of tools that believe its sender.
-
-    A key names one operation. A job id that jobs of several such tools have names none: a poll tells their end.
-    """
     believing = [one for one in found if one.tool in tools and serves(event, tools[one.tool])]
-    keyed = [one for one in believing if event.key is not None and one.key == event.key]
-    if keyed:
-        return keyed
-    return believing if len({one.tool for one in believing}) == 1 else []
+    named = meant(believing, event)
+    said = "kept"
+    for operation in named:
+        said = yield from _apply(tenant, event, operation, tools[operation.tool])
+    if named or not believing:
+        return said
+    for operation in believing:
+        yield from file_unclear(event, operation)
+    return (yield from unclear(tenant, event))
+
+
+def meant(found: list[OperationRecord], event: CallbackEvent) -> list[OperationRecord]:
+    """Return the operations that an event is about, of those that bear its key or its job id.
+
+    A key names one operation. A job id names a job where only one bears it: many tools number their jobs anew for each
+    customer. Where several do, the status URL in the event tells which; without one it ends none, and polls tell.
+    """
+    keyed = [one for one in found if event.key is not None and one.key == event.key]
+    if keyed or len({_job_of(one) for one in found}) <= 1:
+        return keyed or found
+    urls = _urls_in(event)
+    told = [one for one in found if handle_of(one).url in {resolve(sent_to(one), url) for url in urls}]
+    return [one for one in told if one.handle] if len({_job_of(one) for one in told}) == 1 else []
+
+
+def _job_of(operation: OperationRecord) -> tuple[str, str]:
+    """Return what tells jobs of one id apart: the tool, and where it is asked (without that, the operation)."""
+    return operation.tool, handle_of(operation).url or operation.id
+
+
+def _urls_in(event: CallbackEvent) -> list[str]:
+    body = json_of(Answer(status=200, body=event.body))
+    inner = body.get("data")
+    return [url for one in (body, inner) if isinstance(one, dict) for urls in named_urls(one) for url in urls]
+
+
+def unclear(tenant: str, event: CallbackEvent) -> Steps[str]:
+    """Close an event that no job can be told for; one that names a URL may be about a job that is not known yet."""
+    if _urls_in(event):
+        return "kept"
+    yield from applied(tenant, event)
+    return "noted"
+
+
+def file_unclear(event: CallbackEvent, operation: OperationRecord) -> Steps[None]:
+    """Say beside an open operation why an event with its job id was not applied; the event's body may be another's."""
+    detail = (
+        f"{event.source}:{event.event_id}: not applied, since several jobs have its job id and it does not say which"
+    )
+    if operation.state not in SETTLED:
+        yield from _file_once(operation, NewEvidence(kind="webhook", detail=detail))
 
 
 def serves(event: CallbackEvent, tool: AnyTool) -> bool:
@@ -74,7 +112,7 @@ def _apply(tenant: str, event: CallbackEvent, operation: OperationRecord, tool: 
     """Apply an event, whoever holds the session; a row that moves meanwhile is looked at again."""
     for _ in range(TRIES):
         reading = reading_of(event, operation, tool)
-        if operation.state in SETTLED or (operation.state in OPEN and reading.status == "running"):
+        if operation.state in SETTLED or says_nothing_new(reading, operation):
             yield from file_beside(tenant, event, operation, reading)
             return "noted"
         thin = is_thin(reading, operation, tool)
@@ -103,24 +141,34 @@ def _apply(tenant: str, event: CallbackEvent, operation: OperationRecord, tool: 
 def reading_of(event: CallbackEvent, operation: OperationRecord, tool: AnyTool) -> JobReading:
     """Return what an event says about its job: its body, or the ``data`` in it, read like the answer to a poll.
 
-    One that the tool's own adapter cannot read says nothing.
+    One that the tool's own adapter cannot read says nothing, nor does one that names another job.
     """
     policy, answer = tool.contract.polling, Answer(status=200, body=event.body)
     if policy.adapter is not None and policy.adapter.callback is not None:
         try:
-            return policy.adapter.callback(job_answer(answer, ""))
+            return checked_reading(policy.adapter.callback(job_answer(answer, "")), "callback")
         except Exception:  # noqa: BLE001  the user's code; the job's own state tells the end
             return JobReading()
     body = json_of(answer)
     inner = body.get("data")
     members = inner if isinstance(inner, dict) and "status" not in body else body
     handle = dataclasses.replace(handle_of(operation), protocol="body")
+    if names_another(body, handle):
+        return JobReading()
     return read_job(Answer(status=200, body=json.dumps(members).encode()), handle, policy, now=event.received_at)
 
 
+def says_nothing_new(reading: JobReading, operation: OperationRecord) -> bool:
+    """Whether an event changes nothing about an open operation: its job runs, or ended, and nobody knows how."""
+    if operation.state not in OPEN:
+        return False
+    unclear_end = reading.status == "unknown" and operation.state is State.UNKNOWN
+    return unclear_end or reading.status == "running"
+
+
 def is_thin(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> bool:
-    """Whether a reading says that a job succeeded, and its result has to be asked for at the job's own URL."""
-    if reading.status not in GOOD or reading.has_result:
+    """Whether a reading says that a job ended, and how, or its result, has to be asked for at the job's own URL."""
+    if reading.status not in UNCLEAR or reading.has_result:
         return False
     handle = handle_of(operation)
     return handle.obstacle is None and asked_at(handle, sent_to(operation), tool.contract.polling) is not None
@@ -149,7 +197,8 @@ def end_by(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> Ch
     """
     handle = handle_of(operation)
     missing = not reading.has_result and (operation.state is not State.ACCEPTED or handle.url is not None)
-    return dataclasses.replace(ended(reading, handle, tool, None, missing=missing), reason=Reason.CALLBACK)
+    change = ended(reading, handle, tool, None, missing=missing)
+    return change if reading.status == "unknown" else dataclasses.replace(change, reason=Reason.CALLBACK)
 
 
 def evidence_of(event: CallbackEvent) -> NewEvidence:
@@ -163,10 +212,14 @@ def file_beside(tenant: str, event: CallbackEvent, operation: OperationRecord, r
     One that stands there already, since whoever filed it died before that was noted, is not filed again.
     """
     against, seen = operation.state in SETTLED and contradicts(reading, operation), evidence_of(event)
-    filed = yield from ask(Job(lambda ledger: ledger.evidence(operation.id)))
-    if against or (seen.kind, seen.detail) not in {(one.kind, one.detail) for one in filed}:
-        yield from file(operation, seen, contradicts=against)
+    yield from _file_once(operation, seen, contradicts=against)
     yield from applied(tenant, event)
+
+
+def _file_once(operation: OperationRecord, seen: NewEvidence, *, contradicts: bool = False) -> Steps[None]:
+    filed = yield from ask(Job(lambda ledger: ledger.evidence(operation.id)))
+    if contradicts or (seen.kind, seen.detail) not in {(one.kind, one.detail) for one in filed}:
+        yield from file(operation, seen, contradicts=contradicts)
 
 
 def applied(tenant: str, event: CallbackEvent) -> Steps[None]:

@@ -9,7 +9,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.job_reading import is_page, read_job
+from agent_runtime._core.job_reading import is_page, read_job, tells_to_wait
 from agent_runtime._model import BodyState
 from agent_runtime.config.jobs import JobReading
 
@@ -31,7 +31,8 @@ def read_beginning(answer: Answer, handle: Handle, policy: PollPolicy, *, now: f
         return None
     members = members_of(answer.body)
     if not _tells(members or {}, handle):
-        shows_result = handle.protocol == "location" and answer.status != 202 and not is_page(answer)
+        place = handle.protocol == "location" and answer.status != 202 and not is_page(answer)
+        shows_result = place and not tells_to_wait(answer, {}, now)
         return JobReading(status="succeeded", is_result=True) if shows_result else None
     text = json.dumps(members).encode()
     return read_job(dataclasses.replace(answer, body=text, body_state=BodyState.WHOLE), handle, policy, now=now)
@@ -40,7 +41,9 @@ def read_beginning(answer: Answer, handle: Handle, policy: PollPolicy, *, now: f
 def _tells(members: dict[str, Any], handle: Handle) -> bool:
     if handle.protocol == "resource":
         return "properties" in members
-    return isinstance(members.get("status"), str) or isinstance(members.get("done"), bool)
+    # Of Location it is the result, unless one of its members says otherwise.
+    place = handle.protocol == "location" and bool(members)
+    return place or isinstance(members.get("status"), str) or isinstance(members.get("done"), bool)
 
 
 def members_of(body: bytes) -> dict[str, Any] | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_runtime._core.handles import written
 from agent_runtime._core.job_reading import GOOD
-from agent_runtime._core.results import read_result
+from agent_runtime._core.results import json_bytes, read_result
 from agent_runtime._model import BodyState, Change, Effect, Handle, Reason, ResultState, State
 
 if TYPE_CHECKING:
@@ -54,7 +53,18 @@ def ended(
             effect=Effect(tool.contract.polling.failed_effect),
             resume_at=None,
             handle=written(kept),
-            error=_json({name: value for name, value in said.items() if value is not None}),
+            error=json_bytes({name: value for name, value in said.items() if value is not None}),
+        )
+    if reading.status == "unknown":
+        said = {"status": reading.word, "error": reading.error, "message": reading.message}
+        return Change(
+            state=State.UNKNOWN,
+            reason=Reason.JOB_UNCLEAR,
+            no_resend=True,
+            resume_at=None,
+            mark_maybe=True,
+            handle=written(kept),
+            error=json_bytes({name: value for name, value in said.items() if value is not None}),
         )
     result = body if body is not None else _result_text(reading)
     state = read_result(result, body_state, tool).state
@@ -66,7 +76,7 @@ def ended(
         partial=reading.status == "completed_with_errors",
         resume_at=None,
         handle=written(kept),
-        error=_json({"errors": reading.error}) if reading.error is not None else None,
+        error=json_bytes({"errors": reading.error}) if reading.error is not None else None,
         result=result,
         result_state=state,
     )
@@ -74,15 +84,11 @@ def ended(
 
 def contradicts(reading: JobReading, operation: OperationRecord) -> bool:
     """Whether a job's end is another one than the end that is recorded."""
-    if reading.status == "running":
+    if reading.status in {"running", "unknown"}:
         return False
     good = reading.status in GOOD
     return good is not (operation.state is State.SUCCEEDED)
 
 
 def _result_text(reading: JobReading) -> bytes:
-    return _json(reading.result) if reading.has_result else b""
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
+    return json_bytes(reading.result) if reading.has_result else b""

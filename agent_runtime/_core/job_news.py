@@ -9,11 +9,15 @@ from agent_runtime._core.callbacks import (
     end_by,
     evidence_of,
     file_beside,
+    file_unclear,
     is_thin,
+    meant,
     poked,
     reading_of,
+    says_nothing_new,
     serves,
     tells_less,
+    unclear,
 )
 from agent_runtime._core.effects import Job, Load, ask
 from agent_runtime._core.job_end import contradicts
@@ -57,16 +61,32 @@ def heard_beside(operation: OperationRecord, tool: AnyTool) -> Steps[OperationRe
 
 
 def _waiting(operation: OperationRecord) -> Steps[list[CallbackEvent]]:
-    """Read the callbacks that an operation has not been told of, in the order they came."""
+    """Read the callbacks that an operation has not been told of, in the order they came.
+
+    One whose job id other jobs have as well is not about this one, unless it says so.
+    """
     identity = operation.id
     events: list[CallbackEvent] = yield from ask(Job(lambda ledger: ledger.events_of(identity)))
-    return events
+    about = []
+    for event in events:
+        found: list[OperationRecord] = yield from ask(_of_event(event))
+        named = meant(found, event)
+        if identity in {one.id for one in named}:
+            about.append(event)
+        elif not named:
+            yield from file_unclear(event, operation)
+            yield from unclear(event.tenant, event)
+    return about
+
+
+def _of_event(event: CallbackEvent) -> Job[list[OperationRecord]]:
+    return Job(lambda ledger: ledger.operations_of_event(tenant=event.tenant, event=event))
 
 
 def _apply(run: Run, event: CallbackEvent) -> Steps[None]:
     operation = run.operation
     reading = reading_of(event, operation, run.tool)
-    if reading.status == "running":
+    if says_nothing_new(reading, operation):
         yield from file_beside(event.tenant, event, operation, reading)
     elif tells_less(reading, operation, run.tool):
         return

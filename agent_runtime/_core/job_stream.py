@@ -12,7 +12,8 @@ from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.job_news import end
 from agent_runtime._core.job_progress import say
-from agent_runtime._core.job_reading import read_job
+from agent_runtime._core.job_reading import names_another, read_job
+from agent_runtime._core.job_start import json_of
 from agent_runtime._core.run import advance, seconds_of
 from agent_runtime._core.scrub import scrubbed_text
 from agent_runtime._model import Answer, Change, NewEvidence, Request, State
@@ -81,7 +82,7 @@ def _reading_of(run: Run, event: ServerEvent, now: float) -> JobReading | None:
     handle = handle_of(run.operation)
     protocol = handle.protocol if handle.protocol == "adapter" else "body"
     answer = Answer(status=200, body=event.data.encode("utf-8", "replace"))
-    if not event.data:
+    if not event.data or names_another(json_of(answer), handle):
         return None
     try:
         return read_job(answer, dataclasses.replace(handle, protocol=protocol), run.tool.contract.polling, now=now)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from agent_runtime._core.classify import asked_of, effect_of_end
 from agent_runtime._core.job_start import start_of
-from agent_runtime._core.results import read_result
+from agent_runtime._core.results import json_bytes, read_result
 from agent_runtime._core.retry_after import retry_after
 from agent_runtime._core.urls import resolve
 from agent_runtime._model import Answer, BodyState, Effect, Handle, Request, ResultState
@@ -113,11 +113,7 @@ def _stored(  # noqa: PLR0917  what is at hand when a look-up answers
     if lookup.result is not None:
         value = _member(body, lookup.result, ABSENT)
         absent = value is ABSENT
-        stored = (
-            b""
-            if value is None or absent
-            else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-        )
+        stored = b"" if value is None or absent else json_bytes(value)
     was = Answer(status=status, body=stored)
     if status >= 400:
         return Sight(seen=Seen.FAILED, body=stored, status=status, effect=effect_of_end(was, tool.contract))

@@ -88,7 +88,7 @@ def outcome_of(
         operation.effect,
         unusable=unusable,
         stay=stay,
-        obstacle=obstacle_of(operation) if operation.reason is Reason.UNTRACKED else None,
+        obstacle=obstacle_of(operation) if operation.reason in {Reason.UNTRACKED, Reason.JOB_UNCLEAR} else None,
     )
     settled = operation.state in SETTLED
     return Outcome(

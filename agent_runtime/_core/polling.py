@@ -13,13 +13,13 @@ from agent_runtime._core.challenges import refuses_token
 from agent_runtime._core.conclude import answer_evidence, failure_text
 from agent_runtime._core.effects import Now, Random, Sleep, ask
 from agent_runtime._core.handles import handle_of, written
-from agent_runtime._core.job_beginning import read_beginning
+from agent_runtime._core.job_beginning import members_of, read_beginning
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.job_fetching import Fetched, credential_for, fetch, look, refused, result_place
 from agent_runtime._core.job_news import end, moved, told
 from agent_runtime._core.job_progress import announce, say, say_end
-from agent_runtime._core.job_reading import GOOD, read_job
-from agent_runtime._core.job_start import json_of, poll_hint
+from agent_runtime._core.job_reading import GOOD, names_another, read_job
+from agent_runtime._core.job_start import fault_of, json_of, poll_hint
 from agent_runtime._core.job_stream import listen
 from agent_runtime._core.poll_waits import Step, end_of, is_too_long, next_wait, turn_of
 from agent_runtime._core.reach import asked_at, may_ask, sent_to
@@ -153,7 +153,7 @@ def _poll(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
         if result.interrupted:
             run.interrupted = True
             return False
-        yield from _keep_looking(run, handle, policy, None, failure_text(result))
+        yield from _keep_looking(run, handle, policy, None, _trouble(failure_text(result)))
         return True
     if refuses_token(result):
         if (yield from refused(run, handle.url, credential, result)):
@@ -167,10 +167,8 @@ def _poll(run: Run, handle: Handle, policy: PollPolicy) -> Steps[bool]:
 
 def _answered(run: Run, handle: Handle, policy: PollPolicy, answer: Answer) -> Steps[bool]:
     now = yield from ask(Now())
-    young = now - handle.started_at < seconds_of(policy.not_found_grace)
-    if answer.status == 410 or (answer.status == 404 and not young):
-        change = Change(state=State.UNKNOWN, reason=Reason.JOB_GONE, no_resend=True, resume_at=None, mark_maybe=True)
-        yield from advance(run, change, evidence=(answer_evidence("poll", answer),))
+    if answer.status in {404, 410}:
+        yield from _not_found(run, handle, policy, answer, now)
         return True
     away = sent_away(answer, handle.url or "")
     if away is not None:
@@ -178,16 +176,25 @@ def _answered(run: Run, handle: Handle, policy: PollPolicy, answer: Answer) -> S
         stuck = dataclasses.replace(handle, obstacle="redirected", elsewhere=where)
         return (yield from _out_of_reach(run, stuck, policy, answer_evidence("poll", answer, detail="redirected")))
     too_long = answer.body_state is BodyState.OVERSIZED
+    hint = poll_hint(answer, json_of(answer), now=now)
     if not 200 <= answer.status < 300 or not (answer.body_state is BodyState.WHOLE or too_long):
-        hint = poll_hint(answer, json_of(answer), now=now)
-        yield from _keep_looking(run, handle, policy, hint, f"HTTP {answer.status}")
+        yield from _keep_looking(run, handle, policy, hint, _trouble(f"HTTP {answer.status}"))
+        return True
+    handle = dataclasses.replace(handle, found_at=now, missed=0)
+    if names_another((members_of(answer.body) or {}) if too_long else json_of(answer), handle):
+        seen = answer_evidence("poll", answer, detail="it names another job, so it says nothing about this one")
+        yield from _keep_looking(run, handle, policy, hint, seen)
         return True
     try:
         reading = (read_beginning if too_long else read_job)(answer, handle, policy, now=now)
     except Exception as error:  # noqa: BLE001  the user's own adapter
-        hint = poll_hint(answer, json_of(answer), now=now)
-        yield from _keep_looking(run, handle, policy, hint, f"the tool's adapter raised {type(error).__name__}")
+        seen = answer_evidence("poll", answer, detail=f"the tool's adapter could not read it: {fault_of(error)}")
+        yield from _keep_looking(run, handle, policy, hint, seen)
         return True
+    return (yield from _read(run, handle, policy, answer, reading))
+
+
+def _read(run: Run, handle: Handle, policy: PollPolicy, answer: Answer, reading: JobReading | None) -> Steps[bool]:
     if reading is None:
         stuck = dataclasses.replace(handle, obstacle="too_long")
         return (yield from _out_of_reach(run, stuck, policy, answer_evidence("poll", answer, detail="too long")))
@@ -197,6 +204,23 @@ def _answered(run: Run, handle: Handle, policy: PollPolicy, answer: Answer) -> S
         return True
     yield from _ended(run, handle, policy, reading, answer)
     return not run.interrupted and run.problem is None
+
+
+def _not_found(run: Run, handle: Handle, policy: PollPolicy, answer: Answer, now: float) -> Steps[None]:
+    """Take a job for gone once it was not found for the whole grace, and twice at least; a 410 says so at once."""
+    since = handle.started_at if handle.found_at is None else handle.found_at
+    missing = handle.missed > 0 and now - since >= seconds_of(policy.not_found_grace)
+    if answer.status == 410 or missing:
+        change = Change(state=State.UNKNOWN, reason=Reason.JOB_GONE, no_resend=True, resume_at=None, mark_maybe=True)
+        yield from advance(run, change, evidence=(answer_evidence("poll", answer),))
+        return
+    hint = poll_hint(answer, json_of(answer), now=now)
+    again = dataclasses.replace(handle, missed=handle.missed + 1)
+    yield from _keep_looking(run, again, policy, hint, _trouble(f"HTTP {answer.status}"))
+
+
+def _trouble(detail: str) -> NewEvidence:
+    return NewEvidence(kind="poll", detail=detail)
 
 
 def _moved_on(run: Run, handle: Handle, answer: Answer) -> Handle:
@@ -209,8 +233,10 @@ def _moved_on(run: Run, handle: Handle, answer: Answer) -> Handle:
     return dataclasses.replace(handle, url=url)
 
 
-def _keep_looking(run: Run, handle: Handle, policy: PollPolicy, hint: float | None, trouble: str | None) -> Steps[None]:
-    evidence = () if trouble is None else (NewEvidence(kind="poll", detail=trouble),)
+def _keep_looking(
+    run: Run, handle: Handle, policy: PollPolicy, hint: float | None, seen: NewEvidence | None
+) -> Steps[None]:
+    evidence = () if seen is None else (seen,)
     yield from _later(run, dataclasses.replace(handle, polls=handle.polls + 1), policy, hint, evidence)
     if run.operation.state is State.ACCEPTED:
         yield from say(run, handle_of(run.operation), "running")
@@ -252,7 +278,7 @@ def _ended(run: Run, handle: Handle, policy: PollPolicy, reading: JobReading, an
         if run.interrupted:
             return
         if found.trouble:
-            yield from _keep_looking(run, handle, policy, None, found.trouble)
+            yield from _keep_looking(run, handle, policy, None, _trouble(found.trouble))
             return
     change = ended(reading, handle, run.tool, found.body, missing=found.missing, body_state=found.body_state)
     if (yield from end(run, reading, change, answer_evidence("poll", answer))):

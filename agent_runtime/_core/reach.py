@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import TYPE_CHECKING, Final
 
 from agent_runtime._core.handles import handle_of
-from agent_runtime._core.urls import origin, same_origin
+from agent_runtime._core.urls import LONGEST_URL, origin, same_origin
+from agent_runtime._model import Reason
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_runtime._model import Handle, OperationRecord
     from agent_runtime._model.words import Sentence
     from agent_runtime.config.jobs import PollPolicy
+
+
+PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""A tool's word that may stand in a sentence of ours; what is no such word stands in the error alone."""
 
 
 def sent_to(operation: OperationRecord) -> str:
@@ -21,6 +28,8 @@ def sent_to(operation: OperationRecord) -> str:
 
 def may_ask(url: str, target: str, policy: PollPolicy) -> bool:
     """Whether a job's URL may be asked: it is on the tool's origin, or on one that is allowed without credentials."""
+    if len(url) > LONGEST_URL:
+        return False
     if same_origin(url, target):
         return True
     try:
@@ -35,12 +44,20 @@ def asked_at(handle: Handle, target: str, policy: PollPolicy) -> str | None:
 
 
 def obstacle_of(operation: OperationRecord) -> Sentence:
-    """Return why nobody can ask about an operation's job, as a sentence by its name."""
+    """Return why nobody can ask about an operation's job, or how it ended, as a sentence by its name."""
+    if operation.reason is Reason.JOB_UNCLEAR:
+        word = json.loads(operation.error or b"{}").get("status")
+        plain = isinstance(word, str) and PLAIN_WORD.fullmatch(word) is not None
+        return ("unclear.word", (("word", word),)) if plain else ("unclear.no_word", ())
     handle = handle_of(operation)
     if handle.obstacle == "too_long":
         return "untracked.too_long", ()
     if handle.obstacle == "redirected":
         return "untracked.redirected", (("origin", handle.elsewhere or "?"),)
+    if handle.obstacle == "adapter":
+        return "untracked.adapter", (("problem", handle.elsewhere or "?"),)
+    if handle.obstacle == "unusable" or (handle.url is not None and len(handle.url) > LONGEST_URL):
+        return "untracked.unusable", ()
     if handle.url is not None:
         return "untracked.elsewhere", (("origin", origin(handle.url)),)
     return "untracked.bare", ()

@@ -42,6 +42,15 @@ def read_result(body: bytes, body_state: BodyState, tool: AnyTool) -> Reading:
     return _check(value, tool)
 
 
+def json_bytes(value: Any) -> bytes:
+    """Return a JSON value as text in UTF-8; half a surrogate pair, which UTF-8 cannot hold, stays as an escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str).encode()
+
+
 def _check(value: Any, tool: AnyTool) -> Reading:
     adapter = tool.result_adapter()
     if adapter is None:

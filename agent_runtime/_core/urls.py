@@ -7,6 +7,8 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from agent_runtime.errors import ConfigError
 
+LONGEST_URL = 16_384
+"""Characters of a URL that a tool names; no server takes longer ones, and HTTP clients raise for some."""
 _PORTS = {"http": 80, "https": 443}
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 # What may stand in a URL as it is; "%" stays, since what comes is encoded already.
@@ -52,7 +54,8 @@ def resolve(base: str, location: str) -> str | None:
     dropped, bytes outside ASCII are percent-encoded.
 
     Returns:
-        None for what must not be followed: other schemes, user names or passwords, backslashes, control characters.
+        None for what must not be followed: other schemes, user names or passwords, backslashes, control characters,
+        more than `LONGEST_URL` characters.
 
     Source: RFC 9110 section 10.2.2, RFC 3986 section 5.
     """
@@ -67,7 +70,7 @@ def resolve(base: str, location: str) -> str | None:
         origin(url)
     except (ValueError, ConfigError):
         return None
-    return None if "@" in joined.netloc else url
+    return None if "@" in joined.netloc or len(url) > LONGEST_URL else url
 
 
 def check_url(url: str) -> None:

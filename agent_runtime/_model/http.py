@@ -121,7 +121,11 @@ class Handle:
         result_url: where the result will stand, if the start told that beside the status URL.
         stream: URL of its server-sent events, or None.
         obstacle: why its URL cannot be asked, or None: it is ``elsewhere`` (on an origin that is not allowed), it
-            ``redirected`` to the origin ``elsewhere``, or its answer is ``too_long``.
+            ``redirected`` to the origin ``elsewhere``, its answer is ``too_long``, what the tool gave is ``unusable``
+            as a URL, or the tool's ``adapter`` could not read the start (why stands in ``elsewhere``).
+        id_from: member of the start's body that held the job's id, or None.
+        found_at: moment of the last look that found the job (UTC epoch seconds), or None; ``missed``: looks since then
+            that the tool answered by 404.
     """
 
     url: str | None
@@ -140,8 +144,11 @@ class Handle:
     errors_url: str | None = None
     result_url: str | None = None
     stream: str | None = None
-    obstacle: Literal["elsewhere", "redirected", "too_long"] | None = None
+    obstacle: Literal["elsewhere", "redirected", "too_long", "unusable", "adapter"] | None = None
     elsewhere: str | None = None
+    id_from: str | None = None
+    found_at: float | None = None
+    missed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

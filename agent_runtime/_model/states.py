@@ -42,6 +42,7 @@ class Reason(StrEnum):
     DECIDED = "decided"  # a person said so
     LOOKED_UP = "looked_up"  # a look-up said so
     JOB_ENDED = "job_ended"  # the tool's job ended so
+    JOB_UNCLEAR = "job_unclear"  # unknown: the tool's job ended, by a word that is not known
     JOB_GONE = "job_gone"  # unknown: the tool does not know the job any more
     POLL_BOUND = "poll_bound"  # accepted: the time for following the job is over, the job is not
     UNTRACKED = "untracked"  # accepted: nobody can ask about its job, and it calls nobody

@@ -77,6 +77,7 @@ BECAUSE: Final = {
     Reason.LOOKED_UP: "A look-up at the tool says so.",
     Reason.CALLER: "The caller cancelled it.",
     Reason.JOB_ENDED: "The tool's job ended so.",
+    Reason.JOB_UNCLEAR: "The tool says that its job has ended, and not in a word that is known, so nobody knows how.",
     Reason.JOB_GONE: "The tool does not know the job any more.",
     Reason.POLL_BOUND: "The time for following its job is over; the job itself is not.",
     Reason.UNTRACKED: "Nobody can learn from the tool how its job goes.",
@@ -110,6 +111,16 @@ OTHER: Final = {
         "What its status URL answers is longer than the body limit, so nobody could read how its job stands. "
         "Runtime(body_limit=...) sets the limit."
     ),
+    "untracked.unusable": (
+        "What it gave as status URL cannot be used: it is malformed, too long, or of another kind than http and https, "
+        "so nothing was sent there."
+    ),
+    "untracked.adapter": (
+        "The tool's JobAdapter could not read the answer that started its job ({problem}), so nobody knows where to "
+        "ask."
+    ),
+    "unclear.word": "Its word is {word}; PollPolicy(words=...) can say what that means.",
+    "unclear.no_word": "The tool's own words stand in the error.",
     "since_settled": "That was so when the code went on; since then it has ended: it is {state}.",
     "since.advice": "Go by how it ended, and do not call it again for this.",
     "transport.no_connection": "No connection could be made to {target} ({error}).",

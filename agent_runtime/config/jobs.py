@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agent_runtime.config import defaults
 from agent_runtime.config._checks import Duration, check_settings, seconds, settle
 from agent_runtime.errors import ConfigError
 
-JobStatus = Literal["running", "succeeded", "completed_with_errors", "failed", "cancelled"]
+JobStatus = Literal["running", "succeeded", "completed_with_errors", "failed", "cancelled", "unknown"]
+
+
+def compact(word: str) -> str:
+    """Return a word of a job's state without case and separators: ``Timed-Out`` and ``timed_out`` are one."""
+    return "".join(char for char in word.lower() if char not in " -_")
+
+
+def _check_number(owner: str, name: str, value: float | None) -> None:
+    """Raise `ConfigError` for a number that is no usable wait or share: negative, infinite, NaN."""
+    if value is not None and not 0 <= value < math.inf:
+        msg = f"{owner}: {name} takes a finite number of at least 0, or None"
+        raise ConfigError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +43,9 @@ class JobStart:
     Attributes:
         poll_after: seconds until the first poll, or None.
         estimated: seconds that the job is said to take, or None.
+
+    Raises:
+        ConfigError: a value of another type, or a number that is negative, infinite or NaN.
     """
 
     url: str | None = None
@@ -37,13 +53,18 @@ class JobStart:
     poll_after: float | None = None
     estimated: float | None = None
 
+    def __post_init__(self) -> None:
+        check_settings(self)
+        _check_number("JobStart", "poll_after", self.poll_after)
+        _check_number("JobStart", "estimated", self.estimated)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReading:
     """What one look at a job says.
 
     Attributes:
-        status: ``running`` also for every word that is not known.
+        status: ``running`` also for every word that is not known; ``unknown``: it has ended, and nobody can tell how.
         result: of an ended job, as a JSON value; ``has_result`` tells "none came" from "the result is null".
         result_url: where the result has to be fetched from, or None.
         error: what went wrong, as a JSON value.
@@ -54,6 +75,11 @@ class JobReading:
         message: the tool's own words.
         nothing_said: it ended without a word of how, and without a result.
         is_result: the body of the answer is itself the result.
+        word: the tool's own word for an end that is ``unknown``.
+
+    Raises:
+        ConfigError: a status that is none of these words, such as the tool's own; a value of another type; a number
+            that is negative, infinite or NaN.
     """
 
     status: JobStatus = "running"
@@ -68,6 +94,12 @@ class JobReading:
     message: str | None = None
     nothing_said: bool = False
     is_result: bool = False
+    word: str | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        _check_number("JobReading", "progress", self.progress)
+        _check_number("JobReading", "poll_after", self.poll_after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +111,8 @@ class JobAdapter:
         read: reads the answer to a poll.
         callback: reads a callback's body; None = it is read as a status body.
 
-    One that raises loses nothing: a start is then recognised by the usual forms, a poll is made again.
+    One that raises, or returns anything else, loses nothing: a start is then recognised by the usual forms, a poll is
+    made again, and why stands in the step's evidence.
     """
 
     start: Callable[[JobAnswer], JobStart | None]
@@ -100,7 +133,8 @@ class PollPolicy:
             wait, above the cap too.
         bound: seconds from the stored start, by the wall clock; then the outcome is ``timed_out``, the job stays
             accepted.
-        not_found_grace: seconds from the start in which a 404 of the status URL still means "not there yet".
+        not_found_grace: seconds for which the status URL has to answer 404, from the start or from the last look that
+            found the job, until the job counts as gone; it is looked at twice at least.
         on_200: a JSON body that looks like a job is one also under 200 and 201, not only under 202.
         adapter: the tool's own way with jobs; goes before all else.
         origins: other origins that may be polled, without credentials.
@@ -111,6 +145,8 @@ class PollPolicy:
             `agent_runtime.webhooks.app` gives it; True = ``default``. A status URL is polled beside it, at ``cap``.
         stream: member of the start's body that holds the URL of its server-sent events, or None. While the stream
             breaks, the status URL is polled. Needs the extra ``sse``.
+        words: what the tool's own words for a job's state mean, for example ``{"archived": "succeeded"}``; they go
+            before the usual ones. Case, blanks, hyphens and underscores do not count.
     """
 
     first: Duration = defaults.FIRST_POLL
@@ -125,6 +161,7 @@ class PollPolicy:
     cancel: Literal["DELETE", "POST:cancel", "POST/cancel"] | None = None
     webhook: bool | str = False
     stream: str | None = None
+    words: Mapping[str, JobStatus] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -142,6 +179,12 @@ class PollPolicy:
                 raise ConfigError(msg)
         if self.webhook == "":
             raise ConfigError("webhook must be True, False or the name of a source, not an empty text")
+        _own_words(self.words)
+
+    @property
+    def own_words(self) -> Mapping[str, JobStatus]:
+        """The declared words as they are compared."""
+        return _own_words(self.words)
 
     @property
     def source(self) -> str | None:
@@ -149,3 +192,14 @@ class PollPolicy:
         if isinstance(self.webhook, str):
             return self.webhook
         return "default" if self.webhook else None
+
+
+def _own_words(words: Mapping[str, JobStatus]) -> dict[str, JobStatus]:
+    """Return declared words as they are compared; two that are one, with two meanings, are refused."""
+    own: dict[str, JobStatus] = {}
+    for word, status in words.items():
+        name = compact(word)
+        if not name or own.setdefault(name, status) != status:
+            msg = f"PollPolicy: words has {word!r}, which is empty or stands there twice with two meanings"
+            raise ConfigError(msg)
+    return own

@@ -242,9 +242,9 @@ def left(tool: Any, start: Any = None, *polls: Any, **more: Any) -> JobWorld:
     return world
 
 
-def run_of(world: JobWorld, tool: Any, **more: Any) -> Run:
-    """Return a new try of a process at the one operation."""
-    return Run(operation=world.row, tool=tool, fence=world.ledger.fence, body_limit=1 << 20, **more)
+def run_of(world: JobWorld, tool: Any, operation: OperationRecord | None = None, **more: Any) -> Run:
+    """Return a new try of a process at an operation, the only one if none is named."""
+    return Run(operation=operation or world.row, tool=tool, fence=world.ledger.fence, body_limit=1 << 20, **more)
 
 
 def rewrite(world: JobWorld, handle: dict[str, Any] | None = None, **columns: Any) -> None:

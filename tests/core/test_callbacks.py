@@ -9,6 +9,7 @@ from agent_runtime import Idempotency, ToolContract
 from agent_runtime._core.attention import matters
 from agent_runtime._core.callbacks import receive
 from agent_runtime._core.effects import Persist
+from agent_runtime._core.job_news import told
 from agent_runtime._model import Advance, Reason, ResultState, SendFailure, SessionState, State, Took, WriteOutcome
 from agent_runtime.config import RetryPolicy
 from agent_runtime.config.jobs import JobAdapter, JobReading
@@ -21,6 +22,7 @@ from tests.core.job_world import (
     job_tool,
     left,
     rewrite,
+    run_of,
     started,
     world_of,
 )
@@ -239,7 +241,7 @@ def test_a_key_names_one_operation_and_a_shared_job_id_none():
     row = world.row
     world.ledger.operations["other"] = replace(row, id="other", tool="credit", key="k2")
     tools = {"debit": TOOL, "credit": other}
-    assert received(world, tools=tools) == "kept"
+    assert received(world, tools=tools) == "noted"
     assert received(world, callback(event_id="e2", job_id="job_7f21c", key=row.key), tools=tools) == "applied"
     assert world.ledger.operations[row.id].state is State.SUCCEEDED
     assert world.ledger.operations["other"].state is State.ACCEPTED
@@ -397,3 +399,149 @@ def test_an_interrupted_request_keeps_what_came():
     world.ledger.keep_event(tenant="", event=callback(**ABOUT))
     call_it(world, LOST_PLAIN)
     assert (world.row.state, len(world.sends)) == (State.SUCCEEDED, 1)
+
+
+def twins(world, **handle):
+    """Give the world a second job of the same tool and id, somewhere else."""
+    row = world.row
+    told = json.dumps(world.handle | {"url": "https://tools.test/v1/others/job_7f21c"} | handle).encode()
+    world.ledger.operations["twin"] = replace(row, id="twin", key="k2", handle=told)
+    return row.id
+
+
+def states(world):
+    return [row.state for row in world.ledger.operations.values()]
+
+
+def said_why(world):
+    return [(identity, "several jobs" in seen.detail, seen.body) for identity, seen in world.ledger.evidence]
+
+
+def test_an_id_that_several_jobs_of_one_tool_bear_ends_none():
+    """Tools number their jobs anew for each customer; beside each job it stands why, without the other's body."""
+    world = left(TOOL)
+    first = twins(world)
+    before = said_why(world)
+    assert received(world) == "noted"
+    assert states(world) == [State.ACCEPTED, State.ACCEPTED]
+    assert said_why(world)[len(before) :] == [(first, True, b""), ("twin", True, b"")]
+    assert received(world) == "seen"
+
+
+@pytest.mark.parametrize(
+    "about", [{"status_url": "/v1/others/job_7f21c"}, {"data": ENDS | {"links": {"self": "/v1/others/job_7f21c"}}}]
+)
+def test_the_status_url_in_an_event_tells_which_job_it_is(about):
+    """It agrees with just one, so that one ends."""
+    world = left(TOOL)
+    twins(world)
+    assert received(world, callback(ENDS | about)) == "applied"
+    assert states(world) == [State.ACCEPTED, State.SUCCEEDED]
+
+
+def test_an_event_whose_url_no_job_has_yet_is_kept():
+    """The answer that names its job may still be on its way."""
+    world = left(TOOL)
+    twins(world)
+    assert received(world, callback(ENDS | {"status_url": "/v1/third/job_7f21c"})) == "kept"
+    assert (states(world), world.ledger.applied) == ([State.ACCEPTED, State.ACCEPTED], set())
+
+
+def test_jobs_without_a_url_are_told_apart_by_nothing_else():
+    """The same id of two jobs that nobody can ask about: neither is ended."""
+    world = left(TOOL, BARE)
+    twins(world, url=None)
+    assert received(world, callback(ENDS | {"status_url": "/v1/jobs/job_7f21c"})) == "kept"
+    assert states(world) == [State.ACCEPTED, State.ACCEPTED]
+
+
+def test_one_job_of_two_operations_ends_both():
+    """A tool may answer two equal calls by the same job, at the same URL."""
+    world = left(TOOL)
+    twins(world, url=world.handle["url"])
+    assert received(world) == "applied"
+    assert states(world) == [State.SUCCEEDED, State.SUCCEEDED]
+
+
+def test_an_id_that_an_ended_job_bears_too_is_as_unclear():
+    """The event may be its repetition; nothing is written beside what has ended."""
+    world = left(TOOL)
+    first = twins(world)
+    world.ledger.operations["twin"] = replace(world.ledger.operations["twin"], state=State.SUCCEEDED)
+    assert received(world) == "noted"
+    assert states(world) == [State.ACCEPTED, State.SUCCEEDED]
+    assert [identity for identity, why, _ in said_why(world) if why] == [first]
+
+
+@pytest.mark.parametrize(("url", "ended"), [(None, False), ("/v1/third/1", False), ("/v1/jobs/job_7f21c", True)])
+def test_a_step_is_not_told_of_an_event_that_may_be_anothers(url, ended):
+    """It came before either job was known; the polls go on, unless the event says which job it means."""
+    world = left(TOOL, None, json_answer(200, RUNS))
+    world.ledger.keep_event(tenant="", event=callback(ENDS if url is None else ENDS | {"status_url": url}))
+    first = twins(world)
+    run = run_of(world, TOOL, world.ledger.operations[first])
+    assert world.run(told(run)) is ended
+    assert world.ledger.operations[first].state is (State.SUCCEEDED if ended else State.ACCEPTED)
+    assert [why for identity, why, _ in said_why(world) if identity == first and why] == ([] if ended else [True])
+    assert bool(world.ledger.applied) is (url != "/v1/third/1")
+
+
+def test_a_step_leaves_an_event_alone_that_names_another_one():
+    """By its status URL: it is the other's, and is kept for it."""
+    world = left(TOOL)
+    world.ledger.keep_event(tenant="", event=callback(ENDS | {"status_url": "/v1/others/job_7f21c"}))
+    first = twins(world)
+    run = run_of(world, TOOL, world.ledger.operations[first])
+    assert world.run(told(run)) is False
+    assert (states(world), world.ledger.applied) == ([State.ACCEPTED, State.ACCEPTED], set())
+
+
+def test_an_event_that_names_another_job_than_its_key_is_no_end():
+    """Its key is this operation's, its job is not: it is filed, and the job is followed as before."""
+    world = left(TOOL)
+    about = callback(ENDS | {"job_id": "job_other"}, key=world.row.key, job_id="job_other")
+    assert received(world, about) == "noted"
+    assert (world.row.state, len(filed(world))) == (State.ACCEPTED, 1)
+
+
+UNCLEAR = {"job_id": "job_7f21c", "done": True, "status": "archived"}
+
+
+def test_an_event_whose_word_is_not_known_makes_the_job_due():
+    """Its own URL may tell more; a job that nobody can ask about is unknown from then on."""
+    world = left(TOOL)
+    assert received(world, callback(UNCLEAR)) == "noted"
+    assert (world.row.state, world.row.resume_at) == (State.ACCEPTED, START + 100)
+    bare = left(TOOL, BARE)
+    assert received(bare, callback(UNCLEAR)) == "applied"
+    assert (bare.row.state, bare.row.reason) == (State.UNKNOWN, Reason.JOB_UNCLEAR)
+    assert received(bare, callback(UNCLEAR, event_id="e2")) == "noted"
+    assert received(bare, callback(ENDS, event_id="e3")) == "applied"
+    assert bare.row.state is State.SUCCEEDED
+
+
+def test_an_unclear_event_contradicts_no_end():
+    """Nobody knows what it says."""
+    world = left(TOOL)
+    received(world)
+    assert received(world, callback(UNCLEAR, event_id="e2")) == "noted"
+    assert not world.row.contradicted
+
+
+def test_a_step_that_finds_an_unclear_event_is_unknown_too():
+    """It came before the answer that started the job."""
+    world = left(TOOL, BARE)
+    world.ledger.keep_event(tenant="", event=callback(UNCLEAR))
+    run = run_of(world, TOOL)
+    assert world.run(told(run)) is False
+    assert (run.operation.state, run.operation.reason) == (State.UNKNOWN, Reason.JOB_UNCLEAR)
+
+
+@pytest.mark.parametrize("said", [None, {"status": "succeeded"}])
+def test_an_adapter_that_returns_no_reading_of_a_callback_ends_nothing(said):
+    """As one that raises."""
+    reads = JobAdapter(start=lambda _: None, read=lambda _: JobReading(), callback=lambda _: said)
+    tool = job_tool(webhook=True, adapter=reads)
+    world = left(tool)
+    assert received(world, tool=tool) == "noted"
+    assert world.row.state is State.ACCEPTED

@@ -41,7 +41,7 @@ def test_what_a_failure_does_not_tell_is_left_out():
         ({}, None, False, b"", ResultState.OK),
         ({"nothing_said": True}, None, False, b"", ResultState.MISSING),
         ({}, None, True, b"", ResultState.MISSING),
-        ({"result": "\ud800", "has_result": True}, None, False, b'"?"', ResultState.OK),
+        ({"result": "\ud800", "has_result": True}, None, False, b'"\\ud800"', ResultState.OK),
     ],
 )
 def test_a_success_keeps_its_result(told, body, missing, result, state):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from agent_runtime._core.job_start import LONGEST_HINT, job_answer, parsed, poll_hint, start_of
+from agent_runtime._core.job_start import LONGEST_ESTIMATE, LONGEST_HINT, job_answer, parsed, poll_hint, start_of
 from agent_runtime._model import Answer, BodyState, Request
 from agent_runtime.config import PollPolicy
 from agent_runtime.config.jobs import JobAdapter, JobStart
@@ -141,7 +141,9 @@ def test_a_jobs_id_is_read_from_the_body(body, job_id):
         ({"Retry-After": "70"}, {"poll_after_seconds": 30}, 70.0),
         ({"Retry-After": "0"}, {"poll_after_seconds": 0}, None),
         ({}, {"poll_after_seconds": True}, None),
-        ({}, {"poll_after_seconds": "30"}, None),
+        ({}, {"poll_after_seconds": "30"}, 30.0),
+        ({}, {"poll_after_seconds": "1e3"}, None),
+        ({}, {"poll_after_seconds": "half a minute"}, None),
         ({}, {"poll_after_seconds": -1}, None),
         ({}, {"poll_after_seconds": float("nan")}, None),
         ({}, {"poll_after_seconds": 1e14}, LONGEST_HINT),
@@ -156,6 +158,60 @@ def test_what_a_start_tells_is_kept():
     """The wait and the time that the job is said to take."""
     found = start(started())
     assert (found.poll_after, found.estimated, found.job_id) == (30.0, 240.0, "job_7f21c")
+
+
+HERE = {"status_url": "/s"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://tools.test/l",
+        "https://internal.local/l",
+        "https://u:p@tools.test/l",
+        "ftp://tools.test/l",
+        "/" + "x" * 20_000,
+        "https://tools.test:99999/l",
+    ],
+)
+@pytest.mark.parametrize("header", ["Location", "Operation-Location", "Azure-AsyncOperation"])
+def test_a_form_whose_url_cannot_be_used_yields_to_one_whose_can(header, url):
+    """A proxy that ends TLS names http; nothing goes there, and the body's own URL is good."""
+    found = start(started(HERE, headers={header: url}))
+    assert (found.protocol, found.url, found.obstacle) == ("body", f"{ORIGIN}/s", None)
+    other = "Location" if header == "Azure-AsyncOperation" else "Azure-AsyncOperation"
+    beside = start(started({}, headers={header: url, other: "/b"}))
+    assert (beside.url, beside.obstacle) == (f"{ORIGIN}/b", None)
+
+
+def test_a_header_says_that_it_is_a_job_where_its_url_cannot_be_used():
+    """So the body's URL counts under 200 too."""
+    answer = started(HERE, status=200, headers={"Operation-Location": "http://tools.test/l"})
+    assert start(answer).url == f"{ORIGIN}/s"
+
+
+@pytest.mark.parametrize(
+    ("told", "obstacle"),
+    [
+        ("https://u:p@tools.test/l", "unusable"),
+        ("/" + "x" * 20_000, "unusable"),
+        ("//[", "unusable"),
+        ("http://tools.test/l", "elsewhere"),
+    ],
+    ids=["userinfo", "long", "malformed", "http"],
+)
+@pytest.mark.parametrize("where", ["Location", "Operation-Location", "status_url"])
+def test_a_url_that_cannot_be_used_is_an_obstacle(where, told, obstacle):
+    """Malformed, too long, or of another origin: nobody can ask, and it is said why; nothing is raised."""
+    answer = started({where: told}) if where == "status_url" else started({}, headers={where: told})
+    assert start(answer).obstacle == obstacle
+
+
+@pytest.mark.parametrize("name", ["operations/../../admin", "operations/%2e%2e/x", "./x", "operations/7?x", "o/7#x"])
+def test_an_operations_name_does_not_leave_its_place(name):
+    """It is a path below the version, and nothing else of the tool is asked by it."""
+    found = start(started({"name": name, "done": False}))
+    assert (found.url, found.obstacle) == (None, "unusable")
 
 
 OTHER = "https://jobs.test/s"
@@ -240,3 +296,33 @@ def test_an_adapter_sees_where_the_answer_came_from():
     answer = dataclasses.replace(Answer(status=202, body=b"<p>"), url=f"{ORIGIN}/moved")
     assert (job_answer(answer, TARGET).url, job_answer(answer, TARGET).body) == (f"{ORIGIN}/moved", None)
     assert parsed(json_answer(200, "text")) == "text"
+
+
+WRONG_STARTS = {
+    "a plain URL": (lambda _: "/jobs/1", "not str"),
+    "an object": (lambda _: {"url": "/jobs/1"}, "not dict"),
+    "a number for an id": (lambda _: JobStart(job_id=7), "job_id takes text"),
+    "no number": (lambda _: JobStart(url="/j", poll_after=float("nan")), "poll_after takes a finite number"),
+    "a URL of another scheme": (lambda _: JobStart(url="ftp://x/1"), "a url that cannot be used"),
+    "a URL that is too long": (lambda _: JobStart(url="/" + "x" * 70_000), "a url that cannot be used"),
+    "raised": (_raises, "it raised KeyError"),
+}
+
+
+@pytest.mark.parametrize(("function", "said"), WRONG_STARTS.values(), ids=WRONG_STARTS)
+def test_a_wrong_start_of_an_adapter_is_an_obstacle_and_no_exception(function, said):
+    """The usual forms go on where they can; else nobody knows where to ask, and it is said why."""
+    found = start(started(), adapter=adapter(function))
+    assert (found.protocol, found.url, found.obstacle) == ("body", JOB_URL, None)
+    found = start(started({"job_id": "j"}), adapter=adapter(function))
+    assert (found.url, found.job_id, found.obstacle) == (None, "j", "adapter")
+    assert said in found.elsewhere
+
+
+def test_numbers_of_a_start_are_capped():
+    """What is beyond means something else."""
+    told = JobStart(url="/j", poll_after=1e12, estimated=1e12)
+    found = start(started(), adapter=adapter(lambda _: told))
+    assert (found.poll_after, found.estimated) == (LONGEST_HINT, LONGEST_ESTIMATE)
+    assert start(started(), adapter=adapter(lambda _: JobStart(url="/j", poll_after=0.0))).poll_after is None
+    assert start(started({"estimated_duration_seconds": 1e12})).estimated == LONGEST_ESTIMATE

@@ -174,3 +174,16 @@ def test_a_crash_anywhere_in_a_stream_leaves_the_job_to_the_next_process():
         else:
             break
     assert point > 8
+
+
+def test_an_event_of_another_job_is_passed_over():
+    """A stream may tell of several jobs; only this one's end ends it."""
+    world = streamed(ENDS | {"job_id": "job_other", "result": "not yours"}, ENDS)
+    assert b"not yours" not in world.row.result
+    assert (world.row.state, world.polls) == (State.SUCCEEDED, [])
+
+
+def test_an_event_whose_word_is_not_known_makes_the_job_due():
+    """Its own URL may tell more."""
+    world = streamed({"done": True, "status": "archived"})
+    assert (world.row.state, world.row.result, world.waits) == (State.SUCCEEDED, b'"polled"', [])

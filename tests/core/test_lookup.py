@@ -165,3 +165,8 @@ def test_a_stored_202_of_a_function_is_a_job_without_a_place_to_ask():
         told(state="done", status=202, body={"job_id": "j", "status_url": "/j"}), FULL, debit, now=START
     )
     assert (sight.seen, sight.handle.url, sight.handle.job_id) == (Seen.ACCEPTED, None, "j")
+
+
+def test_half_a_surrogate_pair_in_a_stored_result_raises_nothing():
+    """JSON can write it and UTF-8 cannot: the result holds it as the tool wrote it."""
+    assert json.loads(see(told(state="done", status=200, body="\ud800")).body) == "\ud800"

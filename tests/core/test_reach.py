@@ -55,6 +55,12 @@ WHY = {
     "body": (ELSEWHERE, [], "not on the tool's origin but on https://jobs.test:443, so nothing was sent there"),
     "location": (started({}, headers={"Location": f"{OTHER}/j"}), [], "not on the tool's origin but on https://jobs"),
     "redirected": (started(), [AWAY], "redirects to https://jobs.test:443, which is not the tool's origin"),
+    "unusable": (
+        started({}, headers={"Location": "/" + "x" * 70_000}),
+        [],
+        "cannot be used: it is malformed, too long",
+    ),
+    "userinfo": (started({"status_url": "https://u:p@tools.test/j"}), [], "cannot be used: it is malformed"),
     "nowhere": (started(), [Answer(status=307, headers=(("Location", "ftp://x/"),))], "a place that cannot be asked"),
     "too-long": (started(), [UNREADABLE], "longer than the body limit"),
 }
@@ -195,7 +201,7 @@ def test_a_detached_job_of_an_old_row_is_noted_too():
 
 TOLD = {
     # protocol of the start, the beginning of the answer, state, result state
-    "status": ({}, b'{"job_id": "j", "status": "succeeded", "result": {"log": "xx', "succeeded", "unreadable"),
+    "status": ({}, b'{"job_id": "job_7f21c", "status": "succeeded", "result": {"log": "xx', "succeeded", "unreadable"),
     "done-first": ({}, b'{"done": true, "status": "succeeded", "x": 12', "succeeded", "unreadable"),
     "whole-result": ({}, b'{"status": "succeeded", "result": 7, "log": "xx', "succeeded", "ok"),
     "failed": ({}, b'{"status": "failed", "error": {"code": 1}, "log": "xx', "failed", None),
@@ -336,3 +342,38 @@ def test_an_allowed_origin_may_be_asked_and_no_other():
     assert may_ask(f"{OTHER}/s", JOB_URL, policy)
     assert not may_ask("https://jobs.test:8443/s", JOB_URL, policy)
     assert not may_ask("mailto:x", JOB_URL, policy)
+
+
+def test_a_url_that_an_earlier_release_stored_may_be_too_long():
+    """Nothing is sent there, at any restart, and it is said why."""
+    world = left(TOOL)
+    rewrite(world, handle={"url": JOB_URL + "x" * 70_000})
+    outcome = call_it(world, TOOL)
+    assert (outcome.reason, world.polls) == ("untracked", [])
+    assert "too long" in outcome.message
+
+
+@pytest.mark.parametrize("place", ["/r" + "x" * 70_000, "ftp://tools.test/r"])
+def test_a_result_whose_url_cannot_be_used_is_missing(place):
+    """The job succeeded all the same."""
+    world = followed(json_answer(200, {"status": "succeeded", "result_url": place}))
+    assert (world.row.state, world.row.result_state) == (State.SUCCEEDED, ResultState.MISSING)
+
+
+def test_an_adapter_that_cannot_read_the_start_is_the_obstacle():
+    """The job was started and is not lost; who reads of it learns what to mend."""
+    adapter = JobAdapter(start=lambda _: "/jobs/1", read=lambda _: JobReading())
+    world = world_of(started({"job_id": "j"}))
+    outcome = call_it(world, job_tool(adapter=adapter))
+    assert (outcome.status, outcome.reason, outcome.job_id) == ("pending", "untracked", "j")
+    assert "JobAdapter.start has to return a JobStart or None, not str" in outcome.message
+    assert json.loads(world.row.result) == {"job_id": "j"}, "what the tool answered is kept"
+
+
+def test_a_place_that_is_too_long_and_asks_to_wait_is_no_result():
+    """Of Location the header says "not yet" also where the body was cut."""
+    answer = replace(long(b"[1, 2"), headers=(("Retry-After", "5"),))
+    world = followed(answer, start=started({}, headers={"Location": "/jobs/1"}))
+    assert (world.row.state, world.row.reason) == (State.ACCEPTED, Reason.UNTRACKED)
+    running = followed(long(b'{"state": "running", "log": "x'), ENDED, start=started({}, headers={"Location": "/j"}))
+    assert (running.row.state, len(running.polls)) == (State.SUCCEEDED, 2)

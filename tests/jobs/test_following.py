@@ -325,3 +325,57 @@ def test_START_is_the_sources_body() -> None:
     """The scripted start is word for word the form of the source."""
     hints = {"poll_after_seconds", "estimated_duration_seconds"}
     assert set(START) == {"status", "job_id", "message", "status_url"} | hints
+
+
+def test_an_end_in_an_unknown_word_is_decided_by_a_person(api: JobApi) -> None:
+    """``done`` says that it ended, its word does not say how: no success, no second start, and somebody hears of it."""
+    tool = transcode()
+    api.script(PLAIN_RUNS, {"status": "archived", "done": True, "result": RESULT})
+    runtime = api.runtime(tool)
+    session = runtime.open("film", finish=False)
+    outcome = session.try_call(tool, ARGS)
+    assert (outcome.status, outcome.reason, outcome.value, api.posts) == ("unknown", "job_unclear", None, 1)
+    assert outcome.for_model()["done"] is False
+    assert [(matter.kind, matter.reason) for matter in runtime.attention()] == [("unknown", "job_unclear")]
+    runtime.decide(outcome.operation_id, succeeded=True, by="ann", evidence="the film is there", result=RESULT)
+    assert session.call(tool, ARGS).value == RESULT
+
+
+def test_a_policy_says_what_a_tools_own_word_means(api: JobApi) -> None:
+    """Then it is an end like any other."""
+    tool = transcode(words={"archived": "succeeded"})
+    api.script({"status": "Archived", "done": True, "result": RESULT})
+    assert api.runtime(tool).open("film").call(tool, ARGS).value == RESULT
+
+
+@pytest.mark.parametrize("body", [{"state": "running"}, {"phase": "Pending"}, {"progress_percent": 45}])
+def test_a_location_that_speaks_of_a_running_job_is_not_its_result(api: JobApi, body: object) -> None:
+    """It is asked again, and what comes then is the result."""
+    tool = transcode()
+    api.starts[0] = httpx.Response(202, headers={"Location": "/v1/jobs/1"})
+    api.script(body, {"film": 1})
+    assert api.runtime(tool).open("film").call(tool, ARGS).value == {"film": 1}
+    assert len(api.gets) == 2
+
+
+def test_a_location_that_cannot_be_used_hides_no_good_body(api: JobApi) -> None:
+    """A proxy that ends TLS names its own scheme: the body's URL is asked, and nothing goes to http."""
+    tool = transcode()
+    api.starts[0] = httpx.Response(202, json=START, headers={"Location": "http://tools.example.com/v1/jobs/job_7f21c"})
+    assert api.runtime(tool, auth=StaticToken(token=STATIC)).open("film").call(tool, ARGS).value == RESULT
+    assert {(request.url.scheme, request.url.path) for request, _ in api.gets} == {("https", "/v1/jobs/job_7f21c")}
+
+
+@pytest.mark.parametrize("where", ["status_url", "result_url"])
+def test_a_url_that_is_too_long_raises_nothing(api: JobApi, where: str) -> None:
+    """Not out of the call, and not at a restart."""
+    tool, long = transcode(), "/v1/jobs/" + "x" * 70_000
+    if where == "status_url":
+        api.starts[0] = start(status_url=long)
+    api.script({"status": "succeeded", "result_url": long})
+    runtime = api.runtime(tool)
+    session = runtime.open("film", finish=False)
+    outcome = session.try_call(tool, ARGS)
+    for seen in (outcome, session.check(outcome.step), runtime.open("film", finish=False).try_call(tool, ARGS)):
+        assert (seen.reason, seen.result_state) in {("untracked", None), ("job_ended", "missing")}
+    assert api.posts == 1

@@ -179,7 +179,7 @@ def test_a_job_id_that_two_tools_have_names_none(everywhere: JobApi) -> None:
     session = runtime.open("film")
     first = session.try_call(one, ARGS, detach=True)
     session.try_call(two, ARGS, detach=True)
-    assert runtime.receive(event(DONE)) == "kept"
+    assert runtime.receive(event(DONE)) == "noted"
     assert session.check(first.step).reason != "callback"
     api.script(RUNS)
     assert runtime.receive(event(FAILED, "e2", key=first.key)) in {"applied", "noted"}
@@ -245,3 +245,43 @@ def test_an_adapters_callback_ends_a_job(api: JobApi) -> None:
     session.try_call(tool, ARGS, detach=True)
     assert runtime.receive(event({"whatever": 1}, job_id="x1")) == "applied"
     assert session.try_call(tool, ARGS).error["error"] == {"code": 9}
+
+
+def numbered(api: JobApi, *paths: str) -> None:
+    """Let the tool number its jobs anew for each customer: all have the id 1."""
+    answers = iter([httpx.Response(202, json={"job_id": "1", "status_url": path}) for path in paths])
+    api.starts.clear()
+    api.starts.append(lambda request: next(answers))
+
+
+def test_one_event_does_not_end_two_customers_jobs(everywhere: JobApi) -> None:
+    """Their jobs have one id and different URLs: none is ended by the id, each is by its own URL, and polls go on."""
+    api, tool = everywhere, transcode(webhook=True)
+    numbered(api, "/customers/a/jobs/1", "/customers/b/jobs/1")
+    runtime = api.runtime(tool)
+    first, second = (
+        runtime.open(name, finish=False).try_call(tool, {"customer": name}, detach=True) for name in ("a", "b")
+    )
+    end = {"job_id": "1", "status": "succeeded", "result": "of a"}
+    assert runtime.receive(event(end, job_id="1")) == "noted"
+    assert [job.step for job in runtime.jobs()] == [first.step, second.step]
+    why = [seen.detail for seen in api.stage.ledger.evidence(second.operation_id).result(20) if seen.kind == "webhook"]
+    assert [("several jobs have its job id" in one) for one in why] == [True]
+    told = event(end | {"status_url": "/customers/a/jobs/1"}, "e2", job_id="1")
+    assert runtime.receive(told) == "applied"
+    assert (row(api, first).state, row(api, second).state) == ("succeeded", "accepted")
+    api.script({"status": "succeeded", "result": "of b"})
+    assert runtime.open("b", finish=False).call(tool, {"customer": "b"}).value == "of b"
+
+
+def test_an_event_that_was_kept_ends_neither_of_two_jobs(everywhere: JobApi) -> None:
+    """Whoever kept it died before it was applied: a step that reads it later is as careful."""
+    api, tool = everywhere, transcode(webhook=True)
+    numbered(api, "/customers/a/jobs/1", "/customers/b/jobs/1")
+    runtime = api.runtime(tool)
+    for name in ("a", "b"):
+        runtime.open(name, finish=False).try_call(tool, {"customer": name}, detach=True)
+    api.stage.ledger.keep_event(tenant="", event=event({"job_id": "1", "status": "failed"}, job_id="1")).result(20)
+    api.script({"status": "succeeded", "result": "of b"})
+    assert runtime.open("b", finish=False).call(tool, {"customer": "b"}).value == "of b"
+    assert runtime.attention() == []

@@ -157,7 +157,7 @@ def test_an_answer_beyond_the_body_limit_is_asked_for_once(api: JobApi, page: st
     tool = transcode()
     long = {"frames": "x" * 4000}
     scripts = {
-        "status": {"job_id": "j", "status": "succeeded", "done": True, "result": long},
+        "status": {"job_id": "job_7f21c", "status": "succeeded", "done": True, "result": long},
         "result": {"status": "succeeded", "result_url": "/films/1"},
         "unreadable status": {"result": long, "status": "succeeded"},
     }

@@ -75,7 +75,9 @@ def test_a_model_reads_quotes(api: JobApi) -> None:
     """Of a job that runs, one that is done in part, and one that failed."""
     tool = transcode()
     api.starts[0] = start(job_id=BAD)
-    api.script(PARTIAL | {"summary": {BAD: BAD, "failed": 140, "more": [BAD]}, "errors_url": "/e?" + "x" * 5000})
+    api.script(
+        PARTIAL | {"job_id": BAD, "summary": {BAD: BAD, "failed": 140, "more": [BAD]}, "errors_url": "/e?" + "x" * 5000}
+    )
     session = api.runtime(tool).open("film")
     for detach in (True, False):
         said = session.try_call(tool, {}, detach=detach).for_model()
