@@ -19,6 +19,7 @@ from agent_runtime._core.job_start import job_answer, json_of
 from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.run import file
 from agent_runtime._model import SETTLED, Advance, Answer, Change, NewEvidence, Reason, State, Took
+from agent_runtime._model.naming import bounded_id
 from agent_runtime.config.jobs import JobReading
 
 if TYPE_CHECKING:
@@ -153,8 +154,9 @@ def end_by(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> Ch
 
 
 def evidence_of(event: CallbackEvent) -> NewEvidence:
-    """Return an event as evidence."""
-    return NewEvidence(kind="webhook", body=event.body[:KEPT_BODY], detail=f"{event.source}:{event.event_id}")
+    """Return an event as evidence, under the id that it is kept by."""
+    detail = f"{event.source}:{bounded_id(event.event_id)}"
+    return NewEvidence(kind="webhook", body=event.body[:KEPT_BODY], detail=detail)
 
 
 def file_beside(tenant: str, event: CallbackEvent, operation: OperationRecord, reading: JobReading) -> Steps[None]:

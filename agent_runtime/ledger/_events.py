@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import and_, func, literal_column, or_, select, update
 
 from agent_runtime._model import CallbackEvent, RunningJob
+from agent_runtime._model.naming import bounded_id
 from agent_runtime.ledger import _schema as t
 from agent_runtime.ledger._rows import operation_record, session_record
-from agent_runtime.ledger._statements import insert, is_storable
+from agent_runtime.ledger._statements import insert
 from agent_runtime.ledger._store import begin_write, read_clock
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ T = TypeVar("T")
 
 
 def job_id_of(handle: bytes | None) -> str | None:
-    """Return the job id that a handle names, where there is one and the databases can hold it."""
+    """Return what the job id that a handle names is looked up by, where there is one."""
     try:
         told = json.loads(handle or b"null")
     except (ValueError, RecursionError):
         return None
     job_id = told.get("job_id") if isinstance(told, dict) else None
-    return job_id if isinstance(job_id, str) and is_storable(job_id) else None
+    return bounded_id(job_id) if isinstance(job_id, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +133,9 @@ def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bo
     row = {
         "tenant": tenant,
         "source": event.source,
-        "event_id": event.event_id,
-        "job_id": event.job_id,
-        "key": event.key,
+        "event_id": bounded_id(event.event_id),
+        "job_id": None if event.job_id is None else bounded_id(event.job_id),
+        "key": None if event.key is None else bounded_id(event.key),
         "body": event.body,
         "received_at": now,
     }
@@ -144,7 +145,7 @@ def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bo
 
 def _same(tenant: str, event: CallbackEvent) -> ColumnElement[bool]:
     column = t.events.c
-    return and_(column.tenant == tenant, column.source == event.source, column.event_id == event.event_id)
+    return and_(column.tenant == tenant, column.source == event.source, column.event_id == bounded_id(event.event_id))
 
 
 def _applied(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> None:
@@ -153,8 +154,8 @@ def _applied(conn: Connection, tenant: str, event: CallbackEvent, now: float) ->
 
 def _operations_of(conn: Connection, tenant: str, event: CallbackEvent) -> list[OperationRecord]:
     column = t.operations.c
-    about = [column.job_id == event.job_id] if event.job_id is not None else []
-    about += [column.key == event.key] if event.key is not None else []
+    about = [column.job_id == bounded_id(event.job_id)] if event.job_id is not None else []
+    about += [column.key == bounded_id(event.key)] if event.key is not None else []
     statement = select(t.operations).where(column.tenant == tenant, or_(*about)).order_by(column.created_at)
     return list(map(operation_record, conn.execute(statement).mappings()))
 

@@ -53,6 +53,20 @@ def test_it_mounts_in_fastapi_with_either_runtime(kind: str, api: JobApi) -> Non
     assert session.check("step_001").reason == "callback"
 
 
+@pytest.mark.parametrize("odd", ["j" * 5000, "a\0b", "job \ud800"], ids=["long", "NUL", "surrogate"])
+def test_the_sender_of_any_id_is_answered_200(odd: str, everywhere: JobApi) -> None:
+    """Not 503, which senders take for "again" until they switch the endpoint off."""
+
+    def anyone(headers: Mapping[str, str], body: bytes, *, now: float) -> str:
+        return odd
+
+    receiver = Runtime(everywhere.stage.ledger, tenant=everywhere.stage.tenant, clock=everywhere.stage.clock)
+    answer = ask(
+        webhooks.app(receiver, verify=anyone), json.dumps({"job_id": odd, "idempotency_key": odd}).encode(), {}
+    )
+    assert (answer.status_code, answer.json()) == (200, {"status": "kept"})
+
+
 class Broken:
     """A runtime whose ledger is away."""
 
