@@ -130,6 +130,11 @@ OTHER: Final = {
         "{count} job(s) were STARTED earlier and are NOT finished. Do not start them again and do not report them as "
         "done; check them by their step."
     ),
+    "jobs.ended": (
+        "{count} job(s) started earlier have ENDED, well or not, and what came of them was not picked up yet. Do not "
+        "start them again and do not report them before you know: session.check(step) tells how each ended, or "
+        "open its session."
+    ),
 }
 
 ENGLISH: Final[Mapping[str, str]] = MappingProxyType(

@@ -6,9 +6,10 @@ import asyncio
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime._core.effects import Job, Tell, ask
+from agent_runtime._core.effects import Job, ask
 from agent_runtime._core.job_rounds import look_at
 from agent_runtime._core.outcomes import outcome_of
+from agent_runtime._core.telling import claim_end, tell_end
 from agent_runtime._core.tokens import Subject
 from agent_runtime._model import SETTLED, OperationRecord, Outcome, State
 from agent_runtime._session.shared import logger
@@ -33,8 +34,9 @@ TASKS: Final = 128
 class Rounds:
     """Which jobs are at work, and which are left alone for now. Strictly private."""
 
-    def __init__(self, settings: Settings, concurrency: int) -> None:
+    def __init__(self, settings: Settings, concurrency: int, on_end: Callable[[Outcome], Any] | None) -> None:
         self.settings = settings
+        self.on_end = on_end
         self.concurrency = concurrency
         self.busy: set[str] = set()
         self.alone: dict[str, float] = {}
@@ -64,6 +66,24 @@ class Rounds:
         room = self.concurrency - len(self.busy)
         waiting = [one for one in found.jobs if one[0].id not in self.busy and one[0].id not in self.alone]
         return waiting[:room]
+
+    def ends(self) -> Steps[list[OperationRecord]]:
+        """Read which ends ``on_end`` is to hear of now; no more than can be begun."""
+        settings, room = self.settings, self.concurrency - len(self.busy)
+        if room <= 0 or self.on_end is None:
+            return []
+        names, limit = sorted(settings.tools), room + len(self.busy)
+        found: list[OperationRecord] = yield from ask(
+            Job(lambda ledger: ledger.ends_to_tell(tenant=settings.tenant, tools=names, limit=limit))
+        )
+        return [one for one in found if one.id not in self.busy and one.id not in self.alone][:room]
+
+    def tell(self, ended: OperationRecord) -> Steps[None]:
+        """Let ``on_end`` hear of an end that was claimed."""
+        assert self.on_end is not None
+        tool = self.settings.tools[ended.tool]
+        outcome = outcome_of(ended, tool, ended.label, source="ledger", words=self.settings.words)
+        return tell_end(ended.id, outcome, self.on_end)
 
     def begin(self, ident: str) -> None:
         """Note that a job is at work."""
@@ -100,25 +120,19 @@ def look(settings: Settings, due: Due) -> Steps[Outcome | None]:
     return outcome_of(seen, tool, seen.label, source="ledger", words=settings.words)
 
 
-def tell_end(outcome: Outcome | None, on_end: Callable[[Outcome], Any] | None) -> Steps[int]:
-    """Let ``on_end`` hear of a job that is over, or gone; return how many those were."""
-    if outcome is None or not (outcome.state in SETTLED or outcome.state is State.UNKNOWN):
-        return 0
-    if on_end is not None:
-        yield from ask(Tell(on_end, outcome))
-    return 1
+def has_ended(outcome: Outcome | None) -> int:
+    """Return 1 for a job that is over, or gone."""
+    return int(outcome is not None and (outcome.state in SETTLED or outcome.state is State.UNKNOWN))
 
 
 def follow_jobs(settings: Settings, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None) -> int:
     """Look at due jobs in rounds, each in one of a few threads; return how many jobs ended."""
-    rounds = Rounds(settings, concurrency)
+    rounds = Rounds(settings, concurrency, on_end)
     at_work: dict[Future[int | None], str] = {}
     with ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="agent_runtime-jobs") as pool:
         while True:
             found = settings.driver.drive(rounds.due(), None)
-            for due in rounds.free(found):
-                rounds.begin(due[0].id)
-                at_work[pool.submit(_follow_one, settings, due, on_end)] = due[0].id
+            _begin(rounds, found, at_work, pool)
             pause = rounds.pause(found, until)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
                 notify_quietly(settings)
@@ -126,23 +140,45 @@ def follow_jobs(settings: Settings, until: float, concurrency: int, on_end: Call
                 return rounds.ended
             if at_work:
                 done, _ = wait(at_work, timeout=pause, return_when=FIRST_COMPLETED)
-                for one in done:
-                    rounds.end(at_work.pop(one), one.result(), settings.world.ledger.now())
+                for future in done:
+                    rounds.end(at_work.pop(future), future.result(), settings.world.ledger.now())
             elif pause is not None:
                 settings.world.clock.sleep(pause)
 
 
-def _follow_one(settings: Settings, due: Due, on_end: Callable[[Outcome], Any] | None) -> int | None:
+def _begin(rounds: Rounds, found: DueJobs, at_work: dict[Future[int | None], str], pool: ThreadPoolExecutor) -> None:
+    settings = rounds.settings
+    for due in rounds.free(found):
+        rounds.begin(due[0].id)
+        at_work[pool.submit(_follow_one, settings, due)] = due[0].id
+    for ended in settings.driver.drive(rounds.ends(), None):
+        rounds.begin(ended.id)
+        at_work[pool.submit(_tell_one, rounds, ended)] = ended.id
+
+
+def _follow_one(settings: Settings, due: Due) -> int | None:
     try:
         outcome = settings.driver.drive(look(settings, due), None, due[0].session_id)
     except AgentRuntimeError as error:
         _warn(due, error)
         return None
-    return settings.driver.drive(tell_end(outcome, on_end), None)
+    return has_ended(outcome)
+
+
+def _tell_one(rounds: Rounds, ended: OperationRecord) -> int | None:
+    settings = rounds.settings
+    try:
+        if not settings.driver.drive(claim_end(ended.id), None):
+            return 0
+    except AgentRuntimeError as error:
+        _warn((ended, None), error)
+        return None
+    settings.driver.drive(rounds.tell(ended), None)
+    return 0
 
 
 def _warn(due: Due, error: AgentRuntimeError) -> None:
-    msg = "session %s: the job of step %s could not be looked at, it is tried again later: %s"
+    msg = "session %s: the job of step %s could not be looked at or told of, it is tried again later: %s"
     logger.warning(msg, due[0].session_id, due[0].label, error)
 
 
@@ -150,14 +186,12 @@ async def follow_jobs_async(
     settings: Settings, until: float, concurrency: int, on_end: Callable[[Outcome], Any] | None
 ) -> int:
     """Look at due jobs in rounds, each in a task, so many at a time; return how many jobs ended."""
-    rounds = Rounds(settings, concurrency)
+    rounds = Rounds(settings, concurrency, on_end)
     at_work: dict[asyncio.Task[int | None], str] = {}
     try:
         while True:
             found = await settings.async_driver.drive(rounds.due(), None)
-            for due in rounds.free(found):
-                rounds.begin(due[0].id)
-                at_work[asyncio.create_task(_follow_one_async(settings, due, on_end))] = due[0].id
+            await _begin_async(rounds, found, at_work)
             pause = rounds.pause(found, until)
             if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
                 await notify_quietly_async(settings)
@@ -165,8 +199,8 @@ async def follow_jobs_async(
                 return rounds.ended
             if at_work:
                 done, _ = await asyncio.wait(at_work, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    rounds.end(at_work.pop(one), one.result(), settings.world.ledger.now())
+                for task in done:
+                    rounds.end(at_work.pop(task), task.result(), settings.world.ledger.now())
             elif pause is not None:
                 await settings.world.clock.sleep_async(pause)
     finally:
@@ -176,10 +210,32 @@ async def follow_jobs_async(
             await asyncio.wait(at_work)
 
 
-async def _follow_one_async(settings: Settings, due: Due, on_end: Callable[[Outcome], Any] | None) -> int | None:
+async def _begin_async(rounds: Rounds, found: DueJobs, at_work: dict[asyncio.Task[int | None], str]) -> None:
+    settings = rounds.settings
+    for due in rounds.free(found):
+        rounds.begin(due[0].id)
+        at_work[asyncio.create_task(_follow_one_async(settings, due))] = due[0].id
+    for ended in await settings.async_driver.drive(rounds.ends(), None):
+        rounds.begin(ended.id)
+        at_work[asyncio.create_task(_tell_one_async(rounds, ended))] = ended.id
+
+
+async def _follow_one_async(settings: Settings, due: Due) -> int | None:
     try:
         outcome = await settings.async_driver.drive(look(settings, due), None, due[0].session_id)
     except AgentRuntimeError as error:
         _warn(due, error)
         return None
-    return await settings.async_driver.drive(tell_end(outcome, on_end), None)
+    return has_ended(outcome)
+
+
+async def _tell_one_async(rounds: Rounds, ended: OperationRecord) -> int | None:
+    settings = rounds.settings
+    try:
+        if not await settings.async_driver.drive(claim_end(ended.id), None):
+            return 0
+    except AgentRuntimeError as error:
+        _warn((ended, None), error)
+        return None
+    await settings.async_driver.drive(rounds.tell(ended), None)
+    return 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sqlalchemy import and_, func, literal_column, or_, select, update
+from sqlalchemy import and_, delete, false, func, literal_column, or_, select, update
 
 from agent_runtime._model import CallbackEvent, RunningJob
 from agent_runtime._model.naming import bounded_id
@@ -23,8 +23,15 @@ if TYPE_CHECKING:
 
     from agent_runtime._model import OperationRecord
     from agent_runtime.ledger._runner import Runner
+    from agent_runtime.ledger._store import Store
 
 T = TypeVar("T")
+
+ENDED: Final = "ended"
+TELLING: Final = "telling"
+"""Kinds of notices: ``on_end`` has heard of a job's end; somebody tells it of one right now."""
+TELLING_LASTS: Final = 90.0
+"""Seconds after which an end that somebody began to tell is told again."""
 
 
 def job_id_of(handle: bytes | None) -> str | None:
@@ -63,12 +70,34 @@ class EventRows:
 
     def jobs(self, *, tenant: str) -> Future[list[RunningJob]]:
         """List operations whose jobs run, oldest first, each with its session."""
-        return self._submit(lambda conn: _jobs(conn, tenant), write=False)
+        return self._submit(lambda conn: _with_sessions(conn, tenant, _RUNS), write=False)
 
     def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
         """Read which jobs are to be looked at now, the longest due first."""
         store = self._runner.store
         return self._submit(lambda conn: _due(conn, tenant, tools, limit, read_clock(conn, store)), write=False)
+
+    def untold(self, *, tenant: str) -> Future[list[RunningJob]]:
+        """List operations whose jobs have ended and whose code was not told so yet, oldest first."""
+        return self._submit(lambda conn: _with_sessions(conn, tenant, _UNTOLD), write=False)
+
+    def ends_to_tell(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[list[OperationRecord]]:
+        """Read ended jobs that neither the code nor ``on_end`` has heard of, nor hears of right now."""
+        store = self._runner.store
+        return self._submit(lambda conn: _ends(conn, tenant, tools, limit, read_clock(conn, store)), write=False)
+
+    def claim_end(self, operation_id: str) -> Future[bool]:
+        """Take the telling of a job's end for a while; False = it was told, or somebody else tells it now."""
+        store = self._runner.store
+        return self._submit(lambda conn: _claim_end(conn, operation_id, begin_write(conn, store)), write=True)
+
+    def free_end(self, operation_id: str) -> Future[None]:
+        """Give the telling of a job's end back: it was not told."""
+        return self._submit(lambda conn: _free_end(conn, operation_id, self._runner.store), write=True)
+
+    def note_told(self, operation_id: str) -> Future[None]:
+        """Note that the code is told how a job ended."""
+        return self._submit(lambda conn: _note_told(conn, operation_id, self._runner.store), write=True)
 
     def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:
         """Keep a callback; False = it stands already, and its operation has been told."""
@@ -103,9 +132,12 @@ class EventRows:
 _RUNS: ColumnElement[bool] = literal_column(f"{t.operations.name}.state = 'accepted'")
 
 
-def _jobs(conn: Connection, tenant: str) -> list[RunningJob]:
+_UNTOLD: ColumnElement[bool] = literal_column(f"{t.operations.name}.untold")
+
+
+def _with_sessions(conn: Connection, tenant: str, which: ColumnElement[bool]) -> list[RunningJob]:
     row = t.operations.c
-    where = and_(row.tenant == tenant, _RUNS)
+    where = and_(row.tenant == tenant, which)
     statement = select(t.operations).where(where).order_by(row.created_at, row.id)
     operations = list(map(operation_record, conn.execute(statement).mappings()))
     wanted = select(t.sessions).where(t.sessions.c.id.in_(select(row.session_id).where(where)))
@@ -127,6 +159,43 @@ def _due(conn: Connection, tenant: str, tools: Sequence[str], limit: int, now: f
     ahead = select(func.min(row.resume_at)).select_from(joined).where(ours, row.resume_at > now)
     running = conn.execute(select(func.count()).select_from(joined).where(ours)).scalar_one()
     return DueJobs(jobs=jobs, running=running, next_at=conn.execute(ahead).scalar(), now=now)
+
+
+def _ends(conn: Connection, tenant: str, tools: Sequence[str], limit: int, now: float) -> list[OperationRecord]:
+    row, session, step, notice = t.operations.c, t.sessions.c, t.steps.c, t.notices.c
+    joined = t.operations.join(t.sessions, session.id == row.session_id)
+    here = and_(step.session_id == row.session_id, step.operation_id == row.id, step.delivered.is_not(None))
+    # A holder to whose code nothing was said yet still waits for the job, and tells it.
+    left = or_(session.lease_until.is_(None), session.lease_until <= now, select(step.label).where(here).exists())
+    telling = and_(notice.kind == TELLING, notice.heard_at > now - TELLING_LASTS)
+    heard = select(notice.kind).where(notice.operation_id == row.id, or_(notice.kind == ENDED, telling)).exists()
+    wanted = and_(row.tenant == tenant, _UNTOLD, row.tool.in_(tools), left, ~heard)
+    statement = select(t.operations).select_from(joined).where(wanted).order_by(row.updated_at).limit(limit)
+    return list(map(operation_record, conn.execute(statement).mappings()))
+
+
+def _claim_end(conn: Connection, operation_id: str, now: float) -> bool:
+    notice = t.notices.c
+    told = select(notice.kind).where(notice.operation_id == operation_id, notice.kind == ENDED)
+    if conn.execute(told).first() is not None:
+        return False
+    row = {"operation_id": operation_id, "kind": TELLING, "heard_at": now}
+    taken = insert(conn.dialect.name, t.notices).values(row)
+    taken = taken.on_conflict_do_update(
+        index_elements=["operation_id", "kind"], set_={"heard_at": now}, where=notice.heard_at <= now - TELLING_LASTS
+    )
+    return conn.execute(taken.returning(notice.kind)).first() is not None
+
+
+def _free_end(conn: Connection, operation_id: str, store: Store) -> None:
+    begin_write(conn, store)
+    notice = t.notices.c
+    conn.execute(delete(t.notices).where(notice.operation_id == operation_id, notice.kind == TELLING))
+
+
+def _note_told(conn: Connection, operation_id: str, store: Store) -> None:
+    begin_write(conn, store)
+    conn.execute(update(t.operations).where(t.operations.c.id == operation_id).values(untold=false()))
 
 
 def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bool:

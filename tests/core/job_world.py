@@ -132,6 +132,22 @@ class JobLedger(MemoryLedger):
         """Read the notices of these operations."""
         return _done({notice for notice in self.notices if notice[0] in operation_ids})
 
+    def note_told(self, operation_id: str) -> Future[None]:
+        """Note that the code is told how a job ended."""
+        self.operations[operation_id] = replace(self.operations[operation_id], untold=False)
+        return _done(None)
+
+    def claim_end(self, operation_id: str) -> Future[bool]:
+        """Take the telling of an end; False = it was told, or is being told."""
+        taken = not {(operation_id, "ended"), (operation_id, "telling")} & self.notices
+        self.notices.add((operation_id, "telling"))
+        return _done(taken)
+
+    def free_end(self, operation_id: str) -> Future[None]:
+        """Give the telling of an end back."""
+        self.notices.discard((operation_id, "telling"))
+        return _done(None)
+
     def note_heard(self, operation_id: str, kind: str) -> Future[None]:
         """Note that somebody has heard of a matter."""
         self.notices.add((operation_id, kind))

@@ -189,11 +189,12 @@ def test_parked_jobs_are_looked_at_when_due(everywhere: JobApi) -> None:
     clock = api.stage.clock
     count = runtime.follow_jobs(until=clock.wall() + 3600, on_end=lambda outcome: ended.append(str(outcome.status)))
     assert (count, sorted(ended), api.posts) == (2, ["failed", "succeeded"], 2)
-    assert runtime.jobs() == []
+    assert [job.ended for job in runtime.jobs()] == [True, True]
     assert sorted(api.runtime(tool).open(name).try_call(tool, ARGS | {"n": name}).status for name in ("a", "b")) == [
         "failed",
         "succeeded",
     ]
+    assert runtime.jobs() == []
     assert api.posts == 2
 
 
