@@ -159,7 +159,10 @@ def app(
     source: str = "default",
     read: Callable[[Any], About] = about,
 ) -> WebhookApp:
-    """Return an ASGI app that takes a tool's callbacks; mounts in FastAPI and Starlette, or runs by itself.
+    """Return an ASGI app that takes a tool's callbacks: a route of FastAPI and Starlette, or by itself.
+
+    ``app.add_route("/hooks/films", webhooks.app(...))`` answers at that very URL. A mount at ``/hooks/films`` would answer the URL without a slash at its end with a redirect, which senders count as
+    failure.
 
     Args:
         runtime: whose jobs they are about; either kind.

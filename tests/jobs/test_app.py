@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from agent_runtime import AsyncRuntime, Runtime, webhooks
 from agent_runtime.errors import LedgerError
@@ -23,7 +24,7 @@ SECRET = WEBHOOK_SECRET
 ARGS = {"source_url": "s3://in/7f21c.mov"}
 
 
-def ask(app: Any, body: bytes, headers: dict[str, str], path: str = "/hooks/") -> httpx.Response:
+def ask(app: Any, body: bytes, headers: dict[str, str], path: str = "/hooks/films") -> httpx.Response:
     async def go() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://hooks") as client:
             return await client.post(path, content=body, headers=headers)
@@ -36,17 +37,28 @@ def signed(body: bytes, at: float) -> dict[str, str]:
     return {"webhook-id": "e1", "webhook-timestamp": str(int(at)), "webhook-signature": signature}
 
 
+def under(framework: str, hooks: Any) -> Any:
+    """Return a framework's application with the receiver as the pages show it, or mounted above its URL."""
+    if framework == "mount":
+        app = FastAPI()
+        app.mount("/hooks", hooks)
+        return app
+    app = FastAPI() if framework == "fastapi" else Starlette()
+    app.add_route("/hooks/films", hooks)
+    return app
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_it_mounts_in_fastapi_with_either_runtime(kind: str, api: JobApi) -> None:
-    """A job of a session is ended by a callback to the mounted app."""
+@pytest.mark.parametrize("framework", ["fastapi", "starlette", "mount"])
+def test_it_answers_at_the_url_that_was_registered(kind: str, framework: str, api: JobApi) -> None:
+    """A job of a session is ended by a callback to a URL without a slash at its end; senders follow no redirects."""
     tool = transcode(webhook="films")
     runtime = api.runtime(tool)
     session = runtime.open("film")
     session.try_call(tool, ARGS, detach=True)
     made = {"tools": [tool], "tenant": api.stage.tenant, "clock": api.stage.clock}
     receiver = (Runtime if kind == "sync" else AsyncRuntime)(api.stage.ledger, **made)
-    app = FastAPI()
-    app.mount("/hooks", webhooks.app(receiver, verify=StandardWebhook(SECRET), source="films"))
+    app = under(framework, webhooks.app(receiver, verify=StandardWebhook(SECRET), source="films"))
     body = json.dumps({"type": "job.completed", "data": DONE}).encode()
     answer = ask(app, body, signed(body, api.stage.clock.wall()))
     assert (answer.status_code, answer.json()) == (200, {"status": "applied"})

@@ -62,7 +62,7 @@ def hook(server: Backend, tmp_path: Path) -> Any:
 
 
 def url_of(port: int) -> str:
-    return f"http://127.0.0.1:{port}/hooks/"
+    return f"http://127.0.0.1:{port}/hooks/films"
 
 
 def post(port: int, event_id: str, data: dict[str, Any], *, secret: str = SECRET) -> httpx.Response:
