@@ -110,6 +110,12 @@ OTHER: Final = {
         "What its status URL answers is longer than the body limit, so nobody could read how its job stands. "
         "Runtime(body_limit=...) sets the limit."
     ),
+    "stalled": "It was due to be looked at, and nobody looked.",
+    "overdue": (
+        "Its job still runs, long after it should have ended. Somebody has to look whether it goes on at all, and "
+        "decide it or cancel it."
+    ),
+    "contradicted": "It is recorded as {state}, and this contradicts that (untrusted, cut): {said}",
     "since_settled": "That was so when the code went on; since then it has ended: it is {state}.",
     "since.advice": "Go by how it ended, and do not call it again for this.",
     "transport.no_connection": "No connection could be made to {target} ({error}).",

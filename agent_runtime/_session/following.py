@@ -43,12 +43,12 @@ class Rounds:
         self.ended = 0
         self.told_at: float | None = None
 
-    def is_time_to_tell(self, now: float) -> bool:
-        """Whether open matters are to be told; once in a while."""
-        if self.settings.on_attention is None or (self.told_at is not None and now - self.told_at < AGAIN):
+    def is_time_to_tell(self, found: DueJobs) -> bool:
+        """Whether open matters are to be told; once in a while, and not of jobs that are only now looked at."""
+        if self.settings.on_attention is None or (self.told_at is not None and found.now - self.told_at < AGAIN):
             return False
-        self.told_at = now
-        return True
+        first, self.told_at = self.told_at is None, found.now
+        return not (first and found.jobs)
 
     def due(self) -> Steps[DueJobs]:
         """Read what is due; no more than can be begun soon."""
@@ -134,7 +134,7 @@ def follow_jobs(settings: Settings, until: float, concurrency: int, on_end: Call
             found = settings.driver.drive(rounds.due(), None)
             _begin(rounds, found, at_work, pool)
             pause = rounds.pause(found, until)
-            if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
+            if rounds.is_time_to_tell(found) or (pause is None and not at_work):
                 notify_quietly(settings)
             if pause is None and not at_work:
                 return rounds.ended
@@ -193,7 +193,7 @@ async def follow_jobs_async(
             found = await settings.async_driver.drive(rounds.due(), None)
             await _begin_async(rounds, found, at_work)
             pause = rounds.pause(found, until)
-            if rounds.is_time_to_tell(found.now) or (pause is None and not at_work):
+            if rounds.is_time_to_tell(found) or (pause is None and not at_work):
                 await notify_quietly_async(settings)
             if pause is None and not at_work:
                 return rounds.ended

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agent_runtime._core.attention import STALLED_AFTER, Attention, matters, tell
 from agent_runtime._core.callbacks import receive
 from agent_runtime._core.effects import Job, ask
+from agent_runtime._core.run import seconds_of
 from agent_runtime._model import State
 from agent_runtime._session import following
 from agent_runtime._session.jobs import JobTable, job_table
@@ -41,7 +42,11 @@ class _JobsBase(RuntimeBase):
         return (lambda matter: tell_it(self, tool, matter)), tool.name
 
     def _tell(self, listener: Callable[[Attention], Any], teller: str | None) -> Steps[int]:
-        return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller)
+        return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller, bounds=self._bounds())
+
+    def _bounds(self) -> dict[str, float]:
+        tools = self._settings.tools.items()
+        return {name: seconds_of(tool.contract.polling.bound) for name, tool in tools}
 
     def _all_jobs(self) -> Steps[list[RunningJob]]:
         tenant = self._settings.tenant
@@ -70,9 +75,9 @@ class RuntimeJobs(_JobsBase):
         """List what wants a person or new evidence, oldest first.
 
         Steps that are unknown or contradicted, jobs past their bound, jobs that are due and nobody looks at, jobs that
-        nobody can look at.
+        run a day longer than they should, jobs that nobody can look at.
         """
-        return self._drive(matters(self._settings.tenant, silence=SILENCE))
+        return self._drive(matters(self._settings.tenant, silence=SILENCE, bounds=self._bounds()))
 
     def notify(self) -> int:
         """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.
@@ -136,9 +141,9 @@ class AsyncRuntimeJobs(_JobsBase):
         """List what wants a person or new evidence, oldest first.
 
         Steps that are unknown or contradicted, jobs past their bound, jobs that are due and nobody looks at, jobs that
-        nobody can look at.
+        run a day longer than they should, jobs that nobody can look at.
         """
-        return await self._drive(matters(self._settings.tenant, silence=SILENCE))
+        return await self._drive(matters(self._settings.tenant, silence=SILENCE, bounds=self._bounds()))
 
     async def notify(self) -> int:
         """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.

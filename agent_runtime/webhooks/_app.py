@@ -161,8 +161,8 @@ def app(
 ) -> WebhookApp:
     """Return an ASGI app that takes a tool's callbacks: a route of FastAPI and Starlette, or by itself.
 
-    ``app.add_route("/hooks/films", webhooks.app(...))`` answers at that very URL. A mount at ``/hooks/films`` would answer the URL without a slash at its end with a redirect, which senders count as
-    failure.
+    ``app.add_route("/hooks/films", webhooks.app(...))`` answers at that very URL. A mount at ``/hooks/films`` would
+    answer it with a redirect to the URL with a slash at its end, which senders count as failure.
 
     Args:
         runtime: whose jobs they are about; either kind.

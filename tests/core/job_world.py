@@ -13,6 +13,7 @@ from agent_runtime._core.effects import CloseStream, NextEvent, Send, Sleep, Tel
 from agent_runtime._core.run import Run
 from agent_runtime._model import (
     CallbackEvent,
+    EvidenceRecord,
     File,
     Handle,
     NewEvidence,
@@ -76,9 +77,12 @@ PARTLY = {
 class Filed(list[tuple[str, NewEvidence]]):
     """What was filed, and the ledger's way to read it."""
 
-    def __call__(self, operation_id: str) -> Future[list[NewEvidence]]:
+    def __call__(self, operation_id: str) -> Future[list[EvidenceRecord]]:
         """Read what was filed for an operation."""
-        return _done([seen for identity, seen in self if identity == operation_id])
+        names = ("kind", "attempt", "status", "headers", "body", "detail", "by")
+        found = [seen for identity, seen in self if identity == operation_id]
+        given = [{name: getattr(seen, name) for name in names} for seen in found]
+        return _done([EvidenceRecord(operation_id=operation_id, at=0.0, **one) for one in given])
 
 
 class JobLedger(MemoryLedger):
