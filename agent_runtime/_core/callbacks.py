@@ -138,7 +138,7 @@ def tells_less(reading: JobReading, operation: OperationRecord, tool: AnyTool) -
 
 def poked(operation: OperationRecord, now: float) -> Change:
     """Return the change that makes a job due at once: whoever follows it looks now (UTC epoch seconds)."""
-    handle = dataclasses.replace(handle_of(operation), not_before=None)
+    handle = dataclasses.replace(handle_of(operation), not_before=None, looked_at=None)
     return Change(state=State.ACCEPTED, resume_at=now, handle=written(handle))
 
 

@@ -32,7 +32,11 @@ SAYS: Final[dict[Status, tuple[str, str]]] = {
     Status.FAILED: ("The call FAILED.", "Do not report success. Correct the arguments or choose another way."),
     Status.PENDING: (
         "The call is NOT finished.",
-        "Do not report success and do not call it again under other words; it is followed outside this conversation.",
+        (
+            "Do not report success and do not call it again under other words. Nobody waits for it here any more: "
+            "session.check(step) goes on with it; a job's end is also seen by whoever runs runtime.follow_jobs() or "
+            "takes its callback."
+        ),
     ),
     Status.TIMED_OUT: (
         "The job was started and is NOT finished; waiting for it has ended, the job has not.",

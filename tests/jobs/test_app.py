@@ -109,6 +109,34 @@ def test_another_scheme_is_a_function(api: JobApi) -> None:
     assert ask(app, b"x" * (1024 * 1024 + 1), me).status_code == 413
 
 
+@pytest.mark.parametrize("fault", [KeyError("s3cret"), RuntimeError("s3cret"), None, b"bytes", ""])
+def test_a_verifier_that_fails_refuses(fault: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Who cannot be told is not believed: 401, and a line in the log that quotes nothing of it."""
+
+    def fails(headers: Mapping[str, str], body: bytes, *, now: float) -> Any:
+        if isinstance(fault, Exception):
+            raise fault
+        return fault
+
+    answer = ask(webhooks.app(Broken(), verify=fails), b'{"job_id": "j"}', {})
+    assert (answer.status_code, answer.json()) == (401, {"status": "it could not be verified; not taken"})
+    assert "a callback of source default was refused, since its verifier failed" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize("fault", [KeyError, ValueError, AttributeError])
+def test_a_reader_that_fails_is_a_bad_request(fault: type[Exception], caplog: pytest.LogCaptureFixture) -> None:
+    """400, not 500: sending it again would not help."""
+
+    def fails(body: Any) -> Any:
+        raise fault("s3cret")
+
+    app = webhooks.app(Broken(), verify=anyone, read=fails)
+    assert ask(app, b'{"job_id": "j"}', {"x-sender": "me", "x-event": "1"}).status_code == 400
+    assert "since its reader failed" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
 def test_it_serves_lifespan_and_passes_over_what_is_no_http() -> None:
     """It runs by itself under any ASGI server."""
     app = webhooks.app(Broken(), verify=anyone)
