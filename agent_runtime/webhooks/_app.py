@@ -96,7 +96,7 @@ class WebhookApp:
             return 413, "too long"
         now = self._runtime.ledger.now()
         try:
-            event_id = self._verify(_headers(scope), body, now=now)
+            event_id: object = self._verify(_headers(scope), body, now=now)
         except CallbackRefused as refused:
             return 401, refused.message
         except Exception as error:  # noqa: BLE001  the user's code: who cannot be told is not believed
