@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.effects import Job, Now, Tell, ask
 from agent_runtime._core.handles import handle_of
 from agent_runtime._core.reach import obstacle_of
-from agent_runtime._model import OperationRecord, Reason, State
+from agent_runtime._model import EvidenceRecord, OperationRecord, Reason, State
+from agent_runtime._model.quoting import quoted
 from agent_runtime._model.words import sentences, why_of
 from agent_runtime.config import defaults
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
     from agent_runtime._core.effects import Steps
 
+QUOTE: Final = 300
+NO_BOUNDS: Final[Mapping[str, float]] = MappingProxyType({})
 STALLED_AFTER = 2.0
 """A job counts as stalled once it is silent for so many times the longest wait between looks."""
 
@@ -27,12 +32,15 @@ class Attention:
 
     Attributes:
         kind: ``unknown``, ``contradicted``, ``timed_out`` (a job past its bound), ``stalled`` (nobody looks at a job
-            that is due) or ``untracked`` (a job that nobody can look at).
+            that is due), ``overdue`` (it is looked at, and runs a day longer than it should) or ``untracked`` (a job
+            that nobody can look at).
         operation: as the ledger has it.
+        against: of a contradicted one, what speaks against its end.
     """
 
     kind: str
     operation: OperationRecord
+    against: EvidenceRecord | None = None
 
     @property
     def id(self) -> str:
@@ -70,7 +78,13 @@ class Attention:
         operation = self.operation
         unclear = operation.reason is Reason.JOB_UNCLEAR
         obstacle = obstacle_of(operation) if self.kind == "untracked" or unclear else None
-        return sentences(None, why_of(operation.state, operation.reason, operation.effect, obstacle=obstacle))
+        said = why_of(operation.state, operation.reason, operation.effect, obstacle=obstacle)
+        if self.kind in {"stalled", "overdue"}:
+            said = (*said, (self.kind, ()))
+        if self.against is not None:
+            fills = (("state", str(operation.state)), ("said", _quoted(self.against)))
+            said = (*said, ("contradicted", fills))
+        return sentences(None, said)
 
     def told(self) -> dict[str, Any]:
         """Return the matter as plain JSON values, such as a tool takes as its args."""
@@ -89,13 +103,23 @@ class Attention:
         }
 
 
-def kind_of(operation: OperationRecord, *, now: float, silence: float) -> str | None:
+def _quoted(seen: EvidenceRecord) -> str:
+    """Return what was seen: who said it, and its words on one line."""
+    status = "" if seen.status is None else f" HTTP {seen.status}"
+    words = quoted(seen.body.decode("utf-8", "replace") or seen.detail, QUOTE)
+    return f"{seen.kind}{status}: {words}"
+
+
+def kind_of(
+    operation: OperationRecord, *, now: float, silence: float, bound: float = defaults.POLL_BOUND
+) -> str | None:
     """Return why an operation wants attention, or None.
 
     Args:
         operation: as the ledger has it.
         now: UTC epoch seconds.
         silence: seconds behind its next look after which an accepted operation counts as stalled.
+        bound: seconds after its start for which its tool's jobs are followed.
     """
     if operation.contradicted:
         return "contradicted"
@@ -112,32 +136,53 @@ def kind_of(operation: OperationRecord, *, now: float, silence: float) -> str | 
         # A callback may still end it; one that has not come by then is not coming soon.
         return "untracked" if now - handle.started_at > silence else None
     due = operation.resume_at if operation.resume_at is not None else operation.updated_at
-    if handle.detached:  # somebody comes back for it: not before it can have ended
-        due = max(due, handle.started_at + max(handle.estimated or 0.0, defaults.POLL_BOUND))
-    return "stalled" if now - due > silence else None
+    if handle.detached:  # somebody comes back for it, and is left some time for that
+        due = max(due, handle.started_at + defaults.POLL_BOUND)
+    if now - due > silence:
+        return "stalled"
+    # What a tool says of itself is believed within reason: it could say a thousand years.
+    expected = max(bound, min(handle.estimated or 0.0, defaults.LONGEST_ESTIMATE))
+    return "overdue" if now - handle.started_at > expected + defaults.REMIND_AFTER else None
 
 
-def matters(tenant: str, *, silence: float) -> Steps[list[Attention]]:
-    """Read all open matters, oldest first."""
+def matters(tenant: str, *, silence: float, bounds: Mapping[str, float] = NO_BOUNDS) -> Steps[list[Attention]]:
+    """Read all open matters, oldest first; ``bounds``: seconds for which jobs are followed, by the tool's name."""
     now = yield from ask(Now())
     open_ones = yield from ask(Job(lambda ledger: ledger.attention(tenant=tenant)))
     running = yield from ask(Job(lambda ledger: ledger.jobs(tenant=tenant)))
     found = []
     jobs = [one.operation for one in running]
     for operation in sorted([*open_ones, *jobs], key=lambda one: (one.created_at, one.id)):
-        kind = kind_of(operation, now=now, silence=silence)
+        bound = bounds.get(operation.tool, defaults.POLL_BOUND)
+        kind = kind_of(operation, now=now, silence=silence, bound=bound)
+        against = (yield from _against(operation)) if kind == "contradicted" else None
         if kind is not None:
-            found.append(Attention(kind=kind, operation=operation))
+            found.append(Attention(kind=kind, operation=operation, against=against))
     return found
 
 
-def tell(tenant: str, listener: Callable[[Attention], Any], *, silence: float, teller: str | None = None) -> Steps[int]:
+def _against(operation: OperationRecord) -> Steps[EvidenceRecord | None]:
+    """Read what contradicts an end: it was filed in the write that marked its row, the last one."""
+    identity = operation.id
+    filed: list[EvidenceRecord] = yield from ask(Job(lambda ledger: ledger.evidence(identity)))
+    marked = [seen for seen in filed if seen.at == operation.updated_at]
+    return next(reversed(marked or filed), None)
+
+
+def tell(
+    tenant: str,
+    listener: Callable[[Attention], Any],
+    *,
+    silence: float,
+    teller: str | None = None,
+    bounds: Mapping[str, float] = NO_BOUNDS,
+) -> Steps[int]:
     """Tell a listener of each matter that nobody has heard of yet; return how many.
 
     A matter counts as heard once the listener has returned: one that dies or raises in it hears it again. ``teller``:
     name of the tool that tells; its own matters are not told by it.
     """
-    found: list[Attention] = yield from matters(tenant, silence=silence)
+    found: list[Attention] = yield from matters(tenant, silence=silence, bounds=bounds)
     found = [matter for matter in found if matter.tool != teller]
     if not found:
         return 0

@@ -20,6 +20,7 @@ from agent_runtime._core.reach import asked_at, sent_to
 from agent_runtime._core.run import file
 from agent_runtime._core.urls import resolve
 from agent_runtime._model import SETTLED, Advance, Answer, Change, NewEvidence, Reason, State, Took
+from agent_runtime._model.naming import bounded_id
 from agent_runtime.config.jobs import JobReading
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def tells_less(reading: JobReading, operation: OperationRecord, tool: AnyTool) -
 
 def poked(operation: OperationRecord, now: float) -> Change:
     """Return the change that makes a job due at once: whoever follows it looks now (UTC epoch seconds)."""
-    handle = dataclasses.replace(handle_of(operation), not_before=None)
+    handle = dataclasses.replace(handle_of(operation), not_before=None, looked_at=None)
     return Change(state=State.ACCEPTED, resume_at=now, handle=written(handle))
 
 
@@ -202,8 +203,9 @@ def end_by(reading: JobReading, operation: OperationRecord, tool: AnyTool) -> Ch
 
 
 def evidence_of(event: CallbackEvent) -> NewEvidence:
-    """Return an event as evidence."""
-    return NewEvidence(kind="webhook", body=event.body[:KEPT_BODY], detail=f"{event.source}:{event.event_id}")
+    """Return an event as evidence, under the id that it is kept by."""
+    detail = f"{event.source}:{bounded_id(event.event_id)}"
+    return NewEvidence(kind="webhook", body=event.body[:KEPT_BODY], detail=detail)
 
 
 def file_beside(tenant: str, event: CallbackEvent, operation: OperationRecord, reading: JobReading) -> Steps[None]:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from agent_runtime._core.desk import WAITING
-from agent_runtime._core.effects import Load, NewId, Persist, ask
+from agent_runtime._core.effects import Job, Load, NewId, Persist, ask
 from agent_runtime._core.job_news import heard_beside
 from agent_runtime._core.outcomes import not_started, outcome_of, restored, snapshot
 from agent_runtime._core.reissue import reissue
@@ -124,6 +124,8 @@ def work(
     if run.operation.state in SETTLED:
         yield from _tell_end(desk, run.operation, step)
     else:
+        if run.operation.state is State.UNKNOWN:
+            yield from _told_of_its_job(desk, run.operation)
         yield from _deliver(desk, run.operation, step, snapshot(run.operation, run.stay))
     return outcome
 
@@ -167,8 +169,17 @@ def _note(desk: Desk, run: Run, label: str, *, was_new: bool) -> None:
 def _tell_end(desk: Desk, operation: OperationRecord, step: StepRecord) -> Steps[None]:
     """Where an earlier run was given an unsettled outcome, note that the code is given the end now."""
     desk.book.told(operation)
+    yield from _told_of_its_job(desk, operation)
     if step.delivered is not None and desk.book.session.state is SessionState.OPEN:
         yield from _deliver(desk, operation, step, None)
+
+
+def _told_of_its_job(desk: Desk, operation: OperationRecord) -> Steps[None]:
+    """Note that the code is told how a job ended, or that it is gone: nobody else has to hear of it from now on."""
+    if operation.untold:
+        identity = operation.id
+        yield from ask(Job(lambda ledger: ledger.note_told(identity)))
+        desk.book.update(dataclasses.replace(operation, untold=False))
 
 
 def _deliver(desk: Desk, operation: OperationRecord, step: StepRecord, kept: bytes | None) -> Steps[None]:

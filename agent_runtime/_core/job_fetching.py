@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from agent_runtime._core.attempt import send
 from agent_runtime._core.challenges import refuses_token
 from agent_runtime._core.effects import Credential, NoCredential
+from agent_runtime._core.job_headers import headers_about
 from agent_runtime._core.job_reading import AZURE
 from agent_runtime._core.reach import may_ask, sent_to
 from agent_runtime._core.redirects import sent_away
@@ -47,7 +48,7 @@ def look(run: Run, url: str, credential: Credential) -> Steps[Answer | SendFailu
 
 
 def _get(run: Run, url: str, credential: Credential) -> Steps[Answer | SendFailure]:
-    request = Request(method="GET", url=url, headers=(("Accept", "application/json"),))
+    request = Request(method="GET", url=url, headers=headers_about(run, url))
     return (yield from send(run, request, credential, seconds_of(run.tool.contract.timeouts.read) * 2))
 
 

@@ -10,6 +10,7 @@ from agent_runtime._core.attempt import send
 from agent_runtime._core.conclude import answer_evidence
 from agent_runtime._core.effects import Now, ask
 from agent_runtime._core.handles import handle_of
+from agent_runtime._core.job_headers import headers_about
 from agent_runtime._core.reach import sent_to
 from agent_runtime._core.run import Run, advance, credential_of, file, seconds_of
 from agent_runtime._core.urls import resolve, same_origin
@@ -36,7 +37,8 @@ def errors_of(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str,
     if url is None or not same_origin(url, sent_to(run.operation)):
         msg = f"session {desk.session_id}: step {label} has no errors to fetch on the tool's own origin"
         raise ConfigError(msg, session_id=desk.session_id, step=label)
-    answer = yield from _ask(run, Request(method="GET", url=with_limit(url, limit), headers=ACCEPT))
+    url = with_limit(url, limit)
+    answer = yield from _ask(run, Request(method="GET", url=url, headers=headers_about(run, url)))
     if not isinstance(answer, Answer) or not 200 <= answer.status < 300:
         told = f"HTTP {answer.status}" if isinstance(answer, Answer) else answer.error
         msg = f"session {desk.session_id}, step {label}: its errors could not be fetched ({told}); ask again"
@@ -45,9 +47,6 @@ def errors_of(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str,
         return json.loads(answer.body)
     except (ValueError, RecursionError):
         return answer.body.decode("utf-8", "replace")
-
-
-ACCEPT = (("Accept", "application/json"),)
 
 
 def with_limit(url: str, limit: int) -> str:
@@ -82,9 +81,10 @@ def cancel_request(run: Run) -> Request | None:
     if how is None or handle.url is None or not same_origin(handle.url, sent_to(run.operation)):
         return None
     if how == "DELETE":
-        return Request(method="DELETE", url=handle.url, headers=ACCEPT)
+        return Request(method="DELETE", url=handle.url, headers=headers_about(run, handle.url))
     parts = urlsplit(handle.url)
-    return Request(method="POST", url=urlunsplit(parts._replace(path=parts.path + how[4:])), headers=ACCEPT)
+    url = urlunsplit(parts._replace(path=parts.path + how[4:]))
+    return Request(method="POST", url=url, headers=headers_about(run, url))
 
 
 def _ask(run: Run, request: Request) -> Steps[Any]:

@@ -10,6 +10,7 @@ from agent_runtime._core.conclude import KEPT_BODY
 from agent_runtime._core.effects import CloseStream, EventStream, NextEvent, Now, ask
 from agent_runtime._core.handles import handle_of, written
 from agent_runtime._core.job_end import ended
+from agent_runtime._core.job_headers import headers_about
 from agent_runtime._core.job_news import end
 from agent_runtime._core.job_progress import say
 from agent_runtime._core.job_reading import names_another, read_job
@@ -33,7 +34,9 @@ def listen(run: Run, handle: Handle, credential: Credential, seconds: float) -> 
     assert handle.stream is not None
     timeouts = run.tool.contract.timeouts
     stream = EventStream(
-        request=Request(method="GET", url=handle.stream, headers=(("Accept", "text/event-stream"),)),
+        request=Request(
+            method="GET", url=handle.stream, headers=headers_about(run, handle.stream, "text/event-stream")
+        ),
         headers=credential.headers,
         connect=seconds_of(timeouts.connect),
         idle=seconds_of(run.tool.contract.polling.cap),

@@ -99,9 +99,8 @@ def turn_of(  # noqa: PLR0917  all that the decision depends on
         now: UTC epoch seconds, as all moments here.
         patience: moment until which is waited in any case; 0 = the bound alone counts.
     """
-    early = handle.not_before is not None and now < handle.not_before
     if mode == "once":
-        return Turn(Step.PAUSE if looks or early else Step.LOOK)
+        return Turn(Step.PAUSE if looks or _is_early(handle, policy, now) else Step.LOOK)
     if mode == "next" and looks:
         return Turn(Step.PAUSE)
     end = end_of(handle, policy, patience)
@@ -112,6 +111,14 @@ def turn_of(  # noqa: PLR0917  all that the decision depends on
     if due > end:  # the tool asked to be left alone for longer
         return Turn(Step.WAIT, end) if policy.source is not None else Turn(Step.TIME_OUT)
     return Turn(Step.LOOK) if due <= now else Turn(Step.WAIT, due)
+
+
+def _is_early(handle: Handle, policy: PollPolicy, now: float) -> bool:
+    """Whether a job may not be looked at yet: its tool asked for that, or asked for nothing and was asked just now."""
+    if handle.not_before is not None:
+        return now < handle.not_before
+    least = min(seconds_of(policy.first), seconds_of(policy.cap))
+    return handle.looked_at is not None and now < handle.looked_at + least
 
 
 def _past_the_end(handle: Handle, now: float) -> Turn:

@@ -250,7 +250,12 @@ def _later(
     random = yield from ask(Random())
     wait, plain = next_wait(handle, policy, hint, random)
     seen = dataclasses.replace(
-        handle, wait=plain, not_before=None if hint is None else now + hint, obstacle=None, elsewhere=None
+        handle,
+        wait=plain,
+        not_before=None if hint is None else now + hint,
+        looked_at=now,
+        obstacle=None,
+        elsewhere=None,
     )
     end_at = end_of(handle, policy, run.patience)
     moment = now + wait if hint is not None or not now < end_at < now + wait else end_at  # a last look at the bound

@@ -23,7 +23,7 @@ from agent_runtime._model.records import (
     StepRecord,
     ValueRecord,
 )
-from agent_runtime._model.states import SETTLED, Effect, Reason, ResultState, SessionState, State, Status
+from agent_runtime._model.states import ENDS_OF_JOBS, SETTLED, Effect, Reason, ResultState, SessionState, State, Status
 from agent_runtime._model.writes import (
     UNSET,
     Advance,
@@ -44,6 +44,7 @@ from agent_runtime._model.writes import (
 )
 
 __all__ = [
+    "ENDS_OF_JOBS",
     "SETTLED",
     "UNSET",
     "Advance",

@@ -115,6 +115,7 @@ class Handle:
         estimated: seconds that the job is said to take, or None.
         polls: looks at the job so far; ``wait``: seconds before the last of them.
         not_before: the tool asked not to be looked at before this moment (UTC epoch seconds), or None.
+        looked_at: when it was looked at last (UTC epoch seconds), or None.
         detached: nobody waits for it; it blocks nothing.
         progress, message: what the last look said.
         counts, errors_url: of a job done in part.
@@ -137,6 +138,7 @@ class Handle:
     polls: int = 0
     wait: float = 0.0
     not_before: float | None = None
+    looked_at: float | None = None
     detached: bool = False
     progress: float | None = None
     message: str | None = None

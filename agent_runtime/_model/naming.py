@@ -9,6 +9,7 @@ Labels and names are made so that no two positions share a label::
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final, Literal, NoReturn
 
@@ -22,6 +23,9 @@ MAX_LABEL: Final = 128
 
 MAX_FREE_TEXT: Final = 512
 """Longest alias or address, in bytes of UTF-8."""
+
+MAX_FOREIGN_ID: Final = 1024
+"""Longest id of somebody else's that is stored as it stands, in bytes of UTF-8: Postgres indexes 2,700 at most."""
 
 _SESSION: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -105,6 +109,22 @@ def undo_label(label: str) -> str:
     """Name the step that undoes an operation: ``step_003.undo``; raises ConfigError for what is an undo itself."""
     check_label(label)
     return _checked(f"{label}.undo")
+
+
+def bounded_id(text: str) -> str:
+    """Return what an id from outside is stored and looked up by, whatever stands in it.
+
+    A job's or an event's id may be as long as its sender likes, and may hold what Postgres cannot store: a digest
+    stands for such a one. What this returned it returns unchanged.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    plain = len(data) <= MAX_FOREIGN_ID and is_storable(text)
+    return text if plain else f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def is_storable(text: str) -> bool:
+    """Tell whether both databases can hold a text; asked of ids, which go into statements for a whole batch."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def check_alias(text: str) -> None:

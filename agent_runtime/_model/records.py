@@ -42,6 +42,7 @@ class OperationRecord:
         absences, absent_since: look-ups in a row that found nothing, and when the first of them was.
         result: body bytes of the end, ``result_status`` its HTTP status; error: JSON of what went wrong.
         handle: JSON of what is needed to follow a job.
+        untold: its job has ended, or is gone, and the code was not told so yet.
         version: grows with each write; a write names the version it saw.
     """
 
@@ -85,6 +86,7 @@ class OperationRecord:
     result_status: int | None = None
     error: bytes | None = None
     handle: bytes | None = None
+    untold: bool = False
     business_key: str | None = None
     origin: str = ""
     reissue_of: str | None = None
@@ -163,7 +165,7 @@ class EvidenceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJob:
-    """An accepted operation with its session."""
+    """An operation with a job, with its session; the job runs, or has ended and the code was not told yet."""
 
     operation: OperationRecord
     session: SessionRecord

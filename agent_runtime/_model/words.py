@@ -32,7 +32,11 @@ SAYS: Final[dict[Status, tuple[str, str]]] = {
     Status.FAILED: ("The call FAILED.", "Do not report success. Correct the arguments or choose another way."),
     Status.PENDING: (
         "The call is NOT finished.",
-        "Do not report success and do not call it again under other words; it is followed outside this conversation.",
+        (
+            "Do not report success and do not call it again under other words. Nobody waits for it here any more: "
+            "session.check(step) goes on with it; a job's end is also seen by whoever runs runtime.follow_jobs() or "
+            "takes its callback."
+        ),
     ),
     Status.TIMED_OUT: (
         "The job was started and is NOT finished; waiting for it has ended, the job has not.",
@@ -121,6 +125,12 @@ OTHER: Final = {
     ),
     "unclear.word": "Its word is {word}; PollPolicy(words=...) can say what that means.",
     "unclear.no_word": "The tool's own words stand in the error.",
+    "stalled": "It was due to be looked at, and nobody looked.",
+    "overdue": (
+        "Its job still runs, long after it should have ended. Somebody has to look whether it goes on at all, and "
+        "decide it or cancel it."
+    ),
+    "contradicted": "It is recorded as {state}, and this contradicts that (untrusted, cut): {said}",
     "since_settled": "That was so when the code went on; since then it has ended: it is {state}.",
     "since.advice": "Go by how it ended, and do not call it again for this.",
     "transport.no_connection": "No connection could be made to {target} ({error}).",
@@ -140,6 +150,11 @@ OTHER: Final = {
     "jobs.some": (
         "{count} job(s) were STARTED earlier and are NOT finished. Do not start them again and do not report them as "
         "done; check them by their step."
+    ),
+    "jobs.ended": (
+        "{count} job(s) started earlier have ENDED, well or not, and what came of them was not picked up yet. Do not "
+        "start them again and do not report them before you know: session.check(step) tells how each ended, or "
+        "open its session."
     ),
 }
 

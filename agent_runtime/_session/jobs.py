@@ -1,4 +1,4 @@
-"""Jobs in flight as a reader sees them, for people and for a model at the start of its run."""
+"""Jobs in flight, and ended ones that nobody picked up: for people, and for a model at the start of its run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_runtime._core.handles import handle_of
-from agent_runtime._model import Reason
+from agent_runtime._model import Reason, State
 from agent_runtime._model.quoting import CELL, JOB_ID, quoted
 from agent_runtime._model.words import say
 from agent_runtime._session.table import render
@@ -23,7 +23,7 @@ JOB_LENGTH = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """One job in flight.
+    """One job in flight, or one that has ended and was not picked up.
 
     Attributes:
         session_id, session, step: where it was started; ``session`` is the alias, or the id.
@@ -33,6 +33,7 @@ class JobView:
         started_at, next_look_at: UTC epoch seconds.
         progress: per cent, or None.
         timed_out: following it has ended at the poll bound; the job has not.
+        ended: it is over, well or not, and the code was not told yet: ``session.check(step)`` tells.
     """
 
     session_id: str
@@ -47,9 +48,13 @@ class JobView:
     next_look_at: float | None
     progress: float | None
     timed_out: bool
+    ended: bool
     operation_id: str
 
-    COLUMNS: ClassVar[tuple[str, ...]] = ("session", "step", "owner", "tool", "task", "job", "started", "progress")
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        *("session", "step", "owner", "tool", "task", "job", "started", "progress"),
+        "ended",
+    )
 
 
 class JobTable(list[JobView]):
@@ -62,14 +67,15 @@ class JobTable(list[JobView]):
 
     def for_model(self) -> dict[str, Any]:
         """Return the jobs as plain JSON values for a model to read at the start of its run."""
-        if not self:
-            return {"jobs": [], "message": say(self.words, "jobs.none")}
-        message = say(self.words, "jobs.some", count=str(len(self)))
+        ended = sum(view.ended for view in self)
+        counted = {"jobs.some": len(self) - ended, "jobs.ended": ended}
+        said = [say(self.words, name, count=str(count)) for name, count in counted.items() if count]
+        message = " ".join(said) or say(self.words, "jobs.none")
         return {"jobs": [_told(view) for view in self], "message": message}
 
 
 def job_table(jobs: Iterable[RunningJob], words: Mapping[str, str] | None = None) -> JobTable:
-    """Return jobs that run as a table."""
+    """Return jobs as a table."""
     table = JobTable(map(_view, jobs))
     table.words = words
     return table
@@ -92,6 +98,7 @@ def _view(job: RunningJob) -> JobView:
         next_look_at=operation.resume_at,
         progress=handle.progress,
         timed_out=operation.reason is Reason.POLL_BOUND,
+        ended=operation.state is not State.ACCEPTED,
         operation_id=operation.id,
     )
 
@@ -99,7 +106,9 @@ def _view(job: RunningJob) -> JobView:
 def _row(view: JobView) -> list[str]:
     progress = "" if view.progress is None else f"{view.progress:g} %"
     job = quoted(view.job_id or view.status_url or "untracked", JOB_LENGTH)
-    return [view.session, view.step, view.owner or "", view.tool, view.task, job, _time(view.started_at), progress]
+    ended = "not picked up yet" if view.ended else ""
+    begun = _time(view.started_at)
+    return [view.session, view.step, view.owner or "", view.tool, view.task, job, begun, progress, ended]
 
 
 def _time(moment: float) -> str:
@@ -116,7 +125,7 @@ def _told(view: JobView) -> dict[str, Any]:
         "job_id": None if view.job_id is None else quoted(view.job_id, JOB_ID),
         "started_at": _time(view.started_at),
         "progress_percent": view.progress,
-        "status": "timed_out" if view.timed_out else "pending",
+        "status": "ended_not_picked_up" if view.ended else "timed_out" if view.timed_out else "pending",
         "done": False,
     }
     return {name: value for name, value in told.items() if value is not None}

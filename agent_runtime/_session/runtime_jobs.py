@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_runtime._core.attention import STALLED_AFTER, Attention, matters, tell
 from agent_runtime._core.callbacks import receive
-from agent_runtime._core.effects import ask
+from agent_runtime._core.effects import Job, ask
+from agent_runtime._core.run import seconds_of
+from agent_runtime._model import State
 from agent_runtime._session import following
 from agent_runtime._session.jobs import JobTable, job_table
 from agent_runtime._session.runtime_base import RuntimeBase
@@ -40,7 +42,19 @@ class _JobsBase(RuntimeBase):
         return (lambda matter: tell_it(self, tool, matter)), tool.name
 
     def _tell(self, listener: Callable[[Attention], Any], teller: str | None) -> Steps[int]:
-        return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller)
+        return tell(self._settings.tenant, listener, silence=SILENCE, teller=teller, bounds=self._bounds())
+
+    def _bounds(self) -> dict[str, float]:
+        tools = self._settings.tools.items()
+        return {name: seconds_of(tool.contract.polling.bound) for name, tool in tools}
+
+    def _all_jobs(self) -> Steps[list[RunningJob]]:
+        tenant = self._settings.tenant
+        running: list[RunningJob] = yield from ask(self._jobs())
+        ended: list[RunningJob] = yield from ask(Job(lambda ledger: ledger.untold(tenant=tenant)))
+        # One that ended between the two reads stands in both; one that is unknown stands in `attention()`.
+        last = {one.operation.id: one for one in (*running, *ended) if one.operation.state is not State.UNKNOWN}
+        return sorted(last.values(), key=lambda one: (one.operation.created_at, one.operation.id))
 
     def _looks(self, concurrency: int | None) -> int:
         if concurrency is None:
@@ -61,9 +75,9 @@ class RuntimeJobs(_JobsBase):
         """List what wants a person or new evidence, oldest first.
 
         Steps that are unknown or contradicted, jobs past their bound, jobs that are due and nobody looks at, jobs that
-        nobody can look at.
+        run a day longer than they should, jobs that nobody can look at.
         """
-        return self._drive(matters(self._settings.tenant, silence=SILENCE))
+        return self._drive(matters(self._settings.tenant, silence=SILENCE, bounds=self._bounds()))
 
     def notify(self) -> int:
         """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.
@@ -80,9 +94,11 @@ class RuntimeJobs(_JobsBase):
             self._settings.telling.release()
 
     def jobs(self) -> JobTable:
-        """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
-        found: list[RunningJob] = self._drive(ask(self._jobs()))
-        return job_table(found, self._settings.words)
+        """List all jobs in flight, and those that have ended and whose code was not told yet; the oldest first.
+
+        Prints as a table, and ``.for_model()`` tells a model what runs and what it has to pick up.
+        """
+        return job_table(self._drive(self._all_jobs()), self._settings.words)
 
     def receive(self, event: CallbackEvent) -> str:
         """Take a verified callback about a job: kept under its id first, then applied, once.
@@ -108,7 +124,9 @@ class RuntimeJobs(_JobsBase):
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
             concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
-            on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
+            on_end: hears of each job that ended, by a poll, a callback or another worker, or is gone, and whose code
+                was not told: at least once, also across crashes, and once as a rule. What it raises ends this, and that
+                end is told again; so it is 90 s after a process died in it.
         """
         return following.follow_jobs(self._settings, self._until(until), self._looks(concurrency), on_end)
 
@@ -123,9 +141,9 @@ class AsyncRuntimeJobs(_JobsBase):
         """List what wants a person or new evidence, oldest first.
 
         Steps that are unknown or contradicted, jobs past their bound, jobs that are due and nobody looks at, jobs that
-        nobody can look at.
+        run a day longer than they should, jobs that nobody can look at.
         """
-        return await self._drive(matters(self._settings.tenant, silence=SILENCE))
+        return await self._drive(matters(self._settings.tenant, silence=SILENCE, bounds=self._bounds()))
 
     async def notify(self) -> int:
         """Tell ``on_attention`` of each open matter that nobody has heard of yet; return how many those were.
@@ -142,9 +160,11 @@ class AsyncRuntimeJobs(_JobsBase):
             self._settings.telling.release()
 
     async def jobs(self) -> JobTable:
-        """List all jobs in flight, oldest first; prints as a table, and ``.for_model()`` tells a model what runs."""
-        found: list[RunningJob] = await self._drive(ask(self._jobs()))
-        return job_table(found, self._settings.words)
+        """List all jobs in flight, and those that have ended and whose code was not told yet; the oldest first.
+
+        Prints as a table, and ``.for_model()`` tells a model what runs and what it has to pick up.
+        """
+        return job_table(await self._drive(self._all_jobs()), self._settings.words)
 
     async def receive(self, event: CallbackEvent) -> str:
         """Take a verified callback about a job: kept under its id first, then applied, once.
@@ -170,6 +190,8 @@ class AsyncRuntimeJobs(_JobsBase):
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
             concurrency: looks at once; None = 16 threads of a blocking runtime, 128 tasks of an async one.
-            on_end: hears of each job that ended, or that its tool does not know any more; what it raises ends this.
+            on_end: hears of each job that ended, by a poll, a callback or another worker, or is gone, and whose code
+                was not told: at least once, also across crashes, and once as a rule. What it raises ends this, and that
+                end is told again; so it is 90 s after a process died in it.
         """
         return await following.follow_jobs_async(self._settings, self._until(until), self._looks(concurrency), on_end)

@@ -71,7 +71,8 @@ class SessionJobs(_JobsBase):
         """Look once at a step's job and return what is known of the step.
 
         A step that is settled is not asked about, nor a job before the moment until which its tool asked to be left
-        alone; ``resume_at`` says when the next look is due.
+        alone; where it asked for nothing, not again within ``PollPolicy(first=)`` of the last look. ``resume_at`` says
+        when the next look is due.
         """
         with self._locked(self._recorded(step)[1].id):
             return self._drive(self._look(step, Following("once")))
@@ -123,7 +124,8 @@ class AsyncSessionJobs(_JobsBase):
         """Look once at a step's job and return what is known of the step.
 
         A step that is settled is not asked about, nor a job before the moment until which its tool asked to be left
-        alone; ``resume_at`` says when the next look is due.
+        alone; where it asked for nothing, not again within ``PollPolicy(first=)`` of the last look. ``resume_at`` says
+        when the next look is due.
         """
         async with self._locked(self._recorded(step)[1].id):
             return await self._drive(self._look(step, Following("once")))

@@ -31,6 +31,8 @@ POLL_FACTOR: Final = 1.5
 POLL_CAP: Final = 60.0
 POLL_BOUND: Final = 600.0
 NOT_FOUND_GRACE: Final = 30.0
+REMIND_AFTER: Final = 24 * 3600.0
+LONGEST_ESTIMATE: Final = 7 * 24 * 3600.0
 
 BODY_LIMIT: Final = 32 * 1024 * 1024
 BATCH_LIMIT: Final = 4 * 1024 * 1024  # most that one transaction of the ledger holds

@@ -73,7 +73,8 @@ class HttpTool(_ToolBase):
         query: names of args that go to the query string; of GET, HEAD and DELETE all that are not in the path do.
         fill: args that must be fresh but stable: made once when the step is recorded, then frozen. ``now`` is RFC 3339
             UTC, ``uuid`` a random UUID; or a function that returns a JSON value.
-        headers: plain headers that are frozen with the request; no secrets.
+        headers: plain headers that are frozen with the request, and go with each request about its jobs on its own
+            origin; no secrets.
         auth: credentials; None = the runtime's own.
         scope, audience: what an OAuth provider asks for on behalf of this tool, instead of its own.
         principal: name of the identity that requests are sent under, where it is not told by ``auth``.
@@ -129,7 +130,8 @@ def Tool(  # noqa: N802  reads as the class it stands for
         audience: whom such a token is for, instead of the provider's own.
         query: names of args for the query string.
         fill: args made once when the step is recorded: ``now``, ``uuid`` or a function.
-        headers: plain headers, frozen with the request; no secrets.
+        headers: plain headers, frozen with the request, and on each request about its jobs on its own origin; no
+            secrets.
         principal: name of the identity that requests are sent under, where ``auth`` does not tell it.
         sensitive: an args hash in a header could be guessed; keys are ``uuid`` with HMAC only.
         description: for a model.

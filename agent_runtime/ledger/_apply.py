@@ -10,12 +10,13 @@ from sqlalchemy import and_, bindparam, delete, select
 from sqlalchemy.exc import IntegrityError
 
 from agent_runtime._model import Advance, Deliver, EndSession, File, PutValue, Reserve, Took, Write, WriteOutcome
+from agent_runtime._model.naming import is_storable
 from agent_runtime.ledger import _schema as t
 from agent_runtime.ledger._faults import refusal
 from agent_runtime.ledger._operations import advance, explain_clash, file_evidence, reserve
 from agent_runtime.ledger._reads import operation_by_id, operations_by_ids
 from agent_runtime.ledger._sessions import deliver, end_session, put_value
-from agent_runtime.ledger._statements import NotTaken, SessionSeen, insert, is_storable
+from agent_runtime.ledger._statements import NotTaken, SessionSeen, insert
 from agent_runtime.ledger._store import begin_write
 
 if TYPE_CHECKING:

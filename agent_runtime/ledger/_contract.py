@@ -196,6 +196,26 @@ class Ledger(Protocol):
         """Read which jobs of these tools are due, of sessions that nobody holds, the longest due first."""
         ...
 
+    def untold(self, *, tenant: str) -> Future[list[RunningJob]]:
+        """List operations whose jobs have ended and whose code was not told so yet, oldest first."""
+        ...
+
+    def ends_to_tell(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[list[OperationRecord]]:
+        """Read ended jobs that neither the code nor ``on_end`` has heard of, nor hears of right now."""
+        ...
+
+    def claim_end(self, operation_id: str) -> Future[bool]:
+        """Take the telling of a job's end for a while; False = it was told, or somebody else tells it now."""
+        ...
+
+    def free_end(self, operation_id: str) -> Future[None]:
+        """Give the telling of a job's end back: it was not told."""
+        ...
+
+    def note_told(self, operation_id: str) -> Future[None]:
+        """Note that the code is told how a job ended."""
+        ...
+
     def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:
         """Keep a callback; False = it stands already, and its operation has been told."""
         ...

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sqlalchemy import and_, func, literal_column, or_, select, update
+from sqlalchemy import and_, delete, false, func, literal_column, or_, select, update
 
 from agent_runtime._model import CallbackEvent, RunningJob
+from agent_runtime._model.naming import bounded_id
 from agent_runtime.ledger import _schema as t
 from agent_runtime.ledger._rows import operation_record, session_record
-from agent_runtime.ledger._statements import insert, is_storable
+from agent_runtime.ledger._statements import insert
 from agent_runtime.ledger._store import begin_write, read_clock
 
 if TYPE_CHECKING:
@@ -22,18 +23,25 @@ if TYPE_CHECKING:
 
     from agent_runtime._model import OperationRecord
     from agent_runtime.ledger._runner import Runner
+    from agent_runtime.ledger._store import Store
 
 T = TypeVar("T")
 
+ENDED: Final = "ended"
+TELLING: Final = "telling"
+"""Kinds of notices: ``on_end`` has heard of a job's end; somebody tells it of one right now."""
+TELLING_LASTS: Final = 90.0
+"""Seconds after which an end that somebody began to tell is told again."""
+
 
 def job_id_of(handle: bytes | None) -> str | None:
-    """Return the job id that a handle names, where there is one and the databases can hold it."""
+    """Return what the job id that a handle names is looked up by, where there is one."""
     try:
         told = json.loads(handle or b"null")
     except (ValueError, RecursionError):
         return None
     job_id = told.get("job_id") if isinstance(told, dict) else None
-    return job_id if isinstance(job_id, str) and is_storable(job_id) else None
+    return bounded_id(job_id) if isinstance(job_id, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +70,34 @@ class EventRows:
 
     def jobs(self, *, tenant: str) -> Future[list[RunningJob]]:
         """List operations whose jobs run, oldest first, each with its session."""
-        return self._submit(lambda conn: _jobs(conn, tenant), write=False)
+        return self._submit(lambda conn: _with_sessions(conn, tenant, _RUNS), write=False)
 
     def due_jobs(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[DueJobs]:
         """Read which jobs are to be looked at now, the longest due first."""
         store = self._runner.store
         return self._submit(lambda conn: _due(conn, tenant, tools, limit, read_clock(conn, store)), write=False)
+
+    def untold(self, *, tenant: str) -> Future[list[RunningJob]]:
+        """List operations whose jobs have ended and whose code was not told so yet, oldest first."""
+        return self._submit(lambda conn: _with_sessions(conn, tenant, _UNTOLD), write=False)
+
+    def ends_to_tell(self, *, tenant: str, tools: Sequence[str], limit: int) -> Future[list[OperationRecord]]:
+        """Read ended jobs that neither the code nor ``on_end`` has heard of, nor hears of right now."""
+        store = self._runner.store
+        return self._submit(lambda conn: _ends(conn, tenant, tools, limit, read_clock(conn, store)), write=False)
+
+    def claim_end(self, operation_id: str) -> Future[bool]:
+        """Take the telling of a job's end for a while; False = it was told, or somebody else tells it now."""
+        store = self._runner.store
+        return self._submit(lambda conn: _claim_end(conn, operation_id, begin_write(conn, store)), write=True)
+
+    def free_end(self, operation_id: str) -> Future[None]:
+        """Give the telling of a job's end back: it was not told."""
+        return self._submit(lambda conn: _free_end(conn, operation_id, self._runner.store), write=True)
+
+    def note_told(self, operation_id: str) -> Future[None]:
+        """Note that the code is told how a job ended."""
+        return self._submit(lambda conn: _note_told(conn, operation_id, self._runner.store), write=True)
 
     def keep_event(self, *, tenant: str, event: CallbackEvent) -> Future[bool]:
         """Keep a callback; False = it stands already, and its operation has been told."""
@@ -102,9 +132,12 @@ class EventRows:
 _RUNS: ColumnElement[bool] = literal_column(f"{t.operations.name}.state = 'accepted'")
 
 
-def _jobs(conn: Connection, tenant: str) -> list[RunningJob]:
+_UNTOLD: ColumnElement[bool] = literal_column(f"{t.operations.name}.untold")
+
+
+def _with_sessions(conn: Connection, tenant: str, which: ColumnElement[bool]) -> list[RunningJob]:
     row = t.operations.c
-    where = and_(row.tenant == tenant, _RUNS)
+    where = and_(row.tenant == tenant, which)
     statement = select(t.operations).where(where).order_by(row.created_at, row.id)
     operations = list(map(operation_record, conn.execute(statement).mappings()))
     wanted = select(t.sessions).where(t.sessions.c.id.in_(select(row.session_id).where(where)))
@@ -128,13 +161,50 @@ def _due(conn: Connection, tenant: str, tools: Sequence[str], limit: int, now: f
     return DueJobs(jobs=jobs, running=running, next_at=conn.execute(ahead).scalar(), now=now)
 
 
+def _ends(conn: Connection, tenant: str, tools: Sequence[str], limit: int, now: float) -> list[OperationRecord]:
+    row, session, step, notice = t.operations.c, t.sessions.c, t.steps.c, t.notices.c
+    joined = t.operations.join(t.sessions, session.id == row.session_id)
+    here = and_(step.session_id == row.session_id, step.operation_id == row.id, step.delivered.is_not(None))
+    # A holder to whose code nothing was said yet still waits for the job, and tells it.
+    left = or_(session.lease_until.is_(None), session.lease_until <= now, select(step.label).where(here).exists())
+    telling = and_(notice.kind == TELLING, notice.heard_at > now - TELLING_LASTS)
+    heard = select(notice.kind).where(notice.operation_id == row.id, or_(notice.kind == ENDED, telling)).exists()
+    wanted = and_(row.tenant == tenant, _UNTOLD, row.tool.in_(tools), left, ~heard)
+    statement = select(t.operations).select_from(joined).where(wanted).order_by(row.updated_at).limit(limit)
+    return list(map(operation_record, conn.execute(statement).mappings()))
+
+
+def _claim_end(conn: Connection, operation_id: str, now: float) -> bool:
+    notice = t.notices.c
+    told = select(notice.kind).where(notice.operation_id == operation_id, notice.kind == ENDED)
+    if conn.execute(told).first() is not None:
+        return False
+    row = {"operation_id": operation_id, "kind": TELLING, "heard_at": now}
+    taken = insert(conn.dialect.name, t.notices).values(row)
+    taken = taken.on_conflict_do_update(
+        index_elements=["operation_id", "kind"], set_={"heard_at": now}, where=notice.heard_at <= now - TELLING_LASTS
+    )
+    return conn.execute(taken.returning(notice.kind)).first() is not None
+
+
+def _free_end(conn: Connection, operation_id: str, store: Store) -> None:
+    begin_write(conn, store)
+    notice = t.notices.c
+    conn.execute(delete(t.notices).where(notice.operation_id == operation_id, notice.kind == TELLING))
+
+
+def _note_told(conn: Connection, operation_id: str, store: Store) -> None:
+    begin_write(conn, store)
+    conn.execute(update(t.operations).where(t.operations.c.id == operation_id).values(untold=false()))
+
+
 def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bool:
     row = {
         "tenant": tenant,
         "source": event.source,
-        "event_id": event.event_id,
-        "job_id": event.job_id,
-        "key": event.key,
+        "event_id": bounded_id(event.event_id),
+        "job_id": None if event.job_id is None else bounded_id(event.job_id),
+        "key": None if event.key is None else bounded_id(event.key),
         "body": event.body,
         "received_at": now,
     }
@@ -144,7 +214,7 @@ def _keep(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> bo
 
 def _same(tenant: str, event: CallbackEvent) -> ColumnElement[bool]:
     column = t.events.c
-    return and_(column.tenant == tenant, column.source == event.source, column.event_id == event.event_id)
+    return and_(column.tenant == tenant, column.source == event.source, column.event_id == bounded_id(event.event_id))
 
 
 def _applied(conn: Connection, tenant: str, event: CallbackEvent, now: float) -> None:
@@ -153,8 +223,8 @@ def _applied(conn: Connection, tenant: str, event: CallbackEvent, now: float) ->
 
 def _operations_of(conn: Connection, tenant: str, event: CallbackEvent) -> list[OperationRecord]:
     column = t.operations.c
-    about = [column.job_id == event.job_id] if event.job_id is not None else []
-    about += [column.key == event.key] if event.key is not None else []
+    about = [column.job_id == bounded_id(event.job_id)] if event.job_id is not None else []
+    about += [column.key == bounded_id(event.key)] if event.key is not None else []
     statement = select(t.operations).where(column.tenant == tenant, or_(*about)).order_by(column.created_at)
     return list(map(operation_record, conn.execute(statement).mappings()))
 

@@ -24,7 +24,18 @@ from sqlalchemy import (
 )
 from sqlalchemy import insert as plain_insert
 
-from agent_runtime._model import SETTLED, UNSET, Advance, Change, File, NewStep, Reserve, Took, WriteOutcome
+from agent_runtime._model import (
+    ENDS_OF_JOBS,
+    SETTLED,
+    UNSET,
+    Advance,
+    Change,
+    File,
+    NewStep,
+    Reserve,
+    Took,
+    WriteOutcome,
+)
 from agent_runtime.ledger import _schema as t
 from agent_runtime.ledger._events import job_id_of
 from agent_runtime.ledger._reads import operation_by_id
@@ -147,6 +158,8 @@ def advance(conn: Connection, entry: Advance, now: float) -> WriteOutcome:
     )
     if isinstance(change.handle, bytes):
         given["job_id"] = job_id_of(change.handle)
+    if change.reason in ENDS_OF_JOBS:
+        given["untold"] = True
     values = {f"new_{name}": value.value if isinstance(value, Enum) else value for name, value in given.items()} | {
         "wanted": entry.operation_id,
         "of_session": entry.session_id,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, bindparam, literal_column, or_, select, union
 
 from agent_runtime._model import Loaded
+from agent_runtime._model.naming import is_storable
 from agent_runtime.ledger import _schema as t
 from agent_runtime.ledger._rows import (
     attempt_record,
@@ -16,7 +17,6 @@ from agent_runtime.ledger._rows import (
     step_record,
     value_record,
 )
-from agent_runtime.ledger._statements import is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

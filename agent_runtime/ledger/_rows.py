@@ -84,7 +84,7 @@ _NEW = (
     *("key_lifetime", "principal", "contract_version", "origin", "business_key", "expires_at", "reissue_of"),
 )
 _FRESH: dict[str, Any] = {
-    **dict.fromkeys(("partial", "contradicted", "maybe_applied", "no_resend", "server_replayed"), False),
+    **dict.fromkeys(("partial", "contradicted", "maybe_applied", "no_resend", "server_replayed", "untold"), False),
     **dict.fromkeys(("attempts", "absences"), 0),
     **dict.fromkeys(("reason", "effect", "result_state", "first_sent_at", "first_maybe_at", "last_attempt_at")),
     **dict.fromkeys(("last_deadline", "absent_since", "resume_at", "result", "result_status", "error", "handle")),

@@ -15,10 +15,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """All migrations of this release, oldest first; the last one is what this release needs."""
 
 HEAD = REVISIONS[-1]
@@ -112,6 +113,7 @@ operations = Table(
     Column("handle", LargeBinary),
     Column("reissue_of", Text),
     Column("job_id", Text),
+    Column("untold", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("session_id", "label", name=f"{PREFIX}operations_label"),
     UniqueConstraint("tenant", "origin", "business_key", name=f"{PREFIX}operations_business_key"),
 )
@@ -152,6 +154,13 @@ Index(
     operations.c.created_at,
     sqlite_where=text("state = 'accepted'"),
     postgresql_where=text("state = 'accepted'"),
+)
+Index(
+    f"{PREFIX}operations_untold",
+    operations.c.tenant,
+    operations.c.updated_at,
+    sqlite_where=text("untold"),
+    postgresql_where=text("untold"),
 )
 
 steps = Table(
@@ -289,7 +298,7 @@ events = Table(
     Index(f"{PREFIX}events_key", "tenant", "key"),
 )
 
-# Open matters that somebody has heard of.
+# Open matters and ends of jobs that somebody has heard of, and ends that somebody hears of right now.
 notices = Table(
     f"{PREFIX}notices",
     metadata,

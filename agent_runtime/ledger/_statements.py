@@ -38,8 +38,3 @@ def insert(dialect: str, table: Table) -> PostgresInsert | SqliteInsert:
     if dialect == "postgresql":
         return postgres_insert(table)
     return sqlite_insert(table)
-
-
-def is_storable(text: str) -> bool:
-    """Tell whether both databases can hold a text; asked of ids, which go into statements for a whole batch."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)

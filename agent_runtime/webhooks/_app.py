@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+logger = logging.getLogger("agent_runtime")
+UNVERIFIED: Final = "a callback of source %s was refused, since its verifier failed: %s"
+UNREAD: Final = "a callback of source %s was refused, since its reader failed: %s"
 
 BODY_LIMIT: Final = 1024 * 1024
 JOB_MEMBERS: Final = ("job_id", "jobId", "operation_id", "operationId", "task_id", "taskId")
@@ -89,10 +94,22 @@ class WebhookApp:
         body = await _body(receive)
         if body is None:
             return 413, "too long"
+        now = self._runtime.ledger.now()
         try:
-            event = self._event(_headers(scope), body)
+            event_id: object = self._verify(_headers(scope), body, now=now)
         except CallbackRefused as refused:
             return 401, refused.message
+        except Exception as error:  # noqa: BLE001  the user's code: who cannot be told is not believed
+            logger.error(UNVERIFIED, self._source, type(error).__name__)  # noqa: TRY400  its text may hold what was signed
+            return 401, "it could not be verified; not taken"
+        if not isinstance(event_id, str) or not event_id:
+            logger.error(UNVERIFIED, self._source, "it returned no event's id")
+            return 401, "it could not be verified; not taken"
+        try:
+            event = self._event(event_id, body, now)
+        except Exception as error:  # noqa: BLE001  the user's code
+            logger.error(UNREAD, self._source, type(error).__name__)  # noqa: TRY400  as above
+            return 400, "it could not be read; not taken"
         if event is None:  # a test of the endpoint, or of another matter: to refuse it would have it sent for days
             return 200, "ignored"
         try:
@@ -106,13 +123,12 @@ class WebhookApp:
             return str(await receive(event))
         return str(await asyncio.to_thread(receive, event))
 
-    def _event(self, headers: Mapping[str, str], body: bytes) -> CallbackEvent | None:
-        now = self._runtime.ledger.now()
-        event_id = self._verify(headers, body, now=now)
+    def _event(self, event_id: str, body: bytes, now: float) -> CallbackEvent | None:
         try:
-            named = self._read(json.loads(body))
+            value = json.loads(body)
         except (ValueError, RecursionError):
             return None
+        named = self._read(value)
         if named.job_id is None and named.key is None:
             return None
         return CallbackEvent(
@@ -159,7 +175,10 @@ def app(
     source: str = "default",
     read: Callable[[Any], About] = about,
 ) -> WebhookApp:
-    """Return an ASGI app that takes a tool's callbacks; mounts in FastAPI and Starlette, or runs by itself.
+    """Return an ASGI app that takes a tool's callbacks: a route of FastAPI and Starlette, or by itself.
+
+    ``app.add_route("/hooks/films", webhooks.app(...))`` answers at that very URL. A mount at ``/hooks/films`` would
+    answer it with a redirect to the URL with a slash at its end, which senders count as failure.
 
     Args:
         runtime: whose jobs they are about; either kind.

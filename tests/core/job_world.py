@@ -13,6 +13,7 @@ from agent_runtime._core.effects import CloseStream, NextEvent, Send, Sleep, Tel
 from agent_runtime._core.run import Run
 from agent_runtime._model import (
     CallbackEvent,
+    EvidenceRecord,
     File,
     Handle,
     NewEvidence,
@@ -76,9 +77,12 @@ PARTLY = {
 class Filed(list[tuple[str, NewEvidence]]):
     """What was filed, and the ledger's way to read it."""
 
-    def __call__(self, operation_id: str) -> Future[list[NewEvidence]]:
+    def __call__(self, operation_id: str) -> Future[list[EvidenceRecord]]:
         """Read what was filed for an operation."""
-        return _done([seen for identity, seen in self if identity == operation_id])
+        names = ("kind", "attempt", "status", "headers", "body", "detail", "by")
+        found = [seen for identity, seen in self if identity == operation_id]
+        given = [{name: getattr(seen, name) for name in names} for seen in found]
+        return _done([EvidenceRecord(operation_id=operation_id, at=0.0, **one) for one in given])
 
 
 class JobLedger(MemoryLedger):
@@ -131,6 +135,22 @@ class JobLedger(MemoryLedger):
     def heard(self, operation_ids: list[str]) -> Future[set[tuple[str, str]]]:
         """Read the notices of these operations."""
         return _done({notice for notice in self.notices if notice[0] in operation_ids})
+
+    def note_told(self, operation_id: str) -> Future[None]:
+        """Note that the code is told how a job ended."""
+        self.operations[operation_id] = replace(self.operations[operation_id], untold=False)
+        return _done(None)
+
+    def claim_end(self, operation_id: str) -> Future[bool]:
+        """Take the telling of an end; False = it was told, or is being told."""
+        taken = not {(operation_id, "ended"), (operation_id, "telling")} & self.notices
+        self.notices.add((operation_id, "telling"))
+        return _done(taken)
+
+    def free_end(self, operation_id: str) -> Future[None]:
+        """Give the telling of an end back."""
+        self.notices.discard((operation_id, "telling"))
+        return _done(None)
 
     def note_heard(self, operation_id: str, kind: str) -> Future[None]:
         """Note that somebody has heard of a matter."""

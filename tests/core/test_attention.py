@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from agent_runtime._core.attention import Attention, kind_of, matters, tell
-from agent_runtime._model import Reason, State
+from agent_runtime._model import NewEvidence, Reason, State
 from tests.core.job_world import JOB_URL, call_it, job_tool, left, rewrite, world_of
 from tests.core.world import LOST, PLAIN, START, Crash
 
 SILENCE = 120.0
+DAY = 86_400.0
+LATE = START + 365 * DAY
 TOOL = job_tool()
 
 
@@ -36,8 +38,20 @@ KINDS = {
     "left-alone": ({}, {"resume_at": None, "updated_at": START + 5}, 126, "stalled"),
     "detached": ({"detached": True, "estimated": None}, {}, 700, None),
     "detached-and-over": ({"detached": True, "estimated": None}, {}, 721, "stalled"),
-    "detached-for-long": ({"detached": True, "estimated": 7200.0}, {}, 7300, None),
-    "detached-for-too-long": ({"detached": True, "estimated": 7200.0}, {}, 7321, "stalled"),
+    "detached-said-to-be-long": ({"detached": True, "estimated": 1e12}, {}, 720, None),
+    "detached-said-to-be-long-and-left": ({"detached": True, "estimated": 1e12}, {}, 721, "stalled"),
+    "looked-at-for-long": ({"estimated": None}, {"resume_at": LATE}, 600 + DAY, None),
+    "looked-at-for-too-long": ({"estimated": None}, {"resume_at": LATE}, 601 + DAY, "overdue"),
+    "detached-looked-at-for-too-long": (
+        {"detached": True, "estimated": 10.0},
+        {"resume_at": LATE},
+        601 + DAY,
+        "overdue",
+    ),
+    "said-to-be-long": ({"estimated": 7200.0}, {"resume_at": LATE}, 7200 + DAY, None),
+    "longer-than-said": ({"estimated": 7200.0}, {"resume_at": LATE}, 7201 + DAY, "overdue"),
+    "said-to-be-endless": ({"estimated": 1e12}, {"resume_at": LATE}, 8 * DAY, None),
+    "longer-than-endless": ({"estimated": 1e12}, {"resume_at": LATE}, 8 * DAY + 1, "overdue"),
 }
 
 
@@ -45,6 +59,44 @@ KINDS = {
 def test_what_wants_attention(handle, columns, after, kind):
     """Doubt and contradiction at once; a job when it is past its bound, nobody looks at it, or nobody can."""
     assert kind_of(job(handle, **columns).row, now=START + after, silence=SILENCE) == kind
+
+
+def test_a_tool_s_own_bound_counts():
+    """A job that may take three days is not overdue after one."""
+    row = job({"estimated": None}, resume_at=LATE).row
+    assert kind_of(row, now=START + 3 * DAY, silence=SILENCE, bound=3 * DAY) is None
+    assert kind_of(row, now=START + 4 * DAY + 1, silence=SILENCE, bound=3 * DAY) == "overdue"
+
+
+def test_a_matter_of_a_silent_job_says_why():
+    """Nobody looked, or it runs too long."""
+    row = job().row
+    assert "nobody looked" in Attention(kind="stalled", operation=row).message
+    assert "still runs" in Attention(kind="overdue", operation=row).message
+
+
+def test_a_contradiction_says_what_speaks_against_what():
+    """What is recorded, and the words against it: quoted on one line, cut."""
+    world = job(state=State.SUCCEEDED, contradicted=True, reason=Reason.JOB_ENDED)
+    said = json.dumps({"status": "failed", "error": "line\n" + "x" * 400}).encode()
+    world.ledger.evidence.append((world.row.id, NewEvidence(kind="webhook", body=said)))
+    (matter,) = world.run(matters("", silence=SILENCE))
+    assert (
+        'recorded as succeeded, and this contradicts that (untrusted, cut): webhook: {"status": "failed"'
+        in matter.message
+    )
+    assert matter.message.endswith("…")
+    assert len(matter.message) < 450
+    assert matter.told()["message"] == matter.message
+
+
+@pytest.mark.parametrize(("seen", "said"), [({"status": 500, "detail": "late"}, "poll HTTP 500: late"), (None, None)])
+def test_a_contradiction_without_a_body_is_told_by_its_kind(seen, said):
+    """The status, or the note of whoever filed it; one of which nothing is left says only what is recorded."""
+    world = job(state=State.SUCCEEDED, contradicted=True)
+    world.ledger.evidence[:] = [] if seen is None else [(world.row.id, NewEvidence(kind="poll", **seen))]
+    (matter,) = world.run(matters("", silence=SILENCE))
+    assert (said in matter.message) if said is not None else (matter.against is None)
 
 
 def test_a_matter_is_told_as_plain_json():

@@ -134,3 +134,18 @@ def test_an_estimate_beyond_the_bound_is_not_waited_for():
     world = followed(json_answer(200, RUNS), start=long)
     assert (world.waits, world.polls, world.handle["detached"]) == ([], [], True)
     assert left(job_tool()).waits == []
+
+
+@pytest.mark.parametrize(
+    ("more", "now", "step"),
+    [
+        ({}, 0.0, Step.LOOK),
+        ({"looked_at": START}, 4.9, Step.PAUSE),
+        ({"looked_at": START}, 5.0, Step.LOOK),
+        ({"looked_at": START, "not_before": START + 0.2}, 0.3, Step.LOOK),
+    ],
+)
+def test_a_look_that_nobody_asked_to_put_off_keeps_to_the_first_wait(more, now, step):
+    """Unless nothing was ever looked at, or the tool itself asked for less."""
+    turn = turn_of(handle(**more), PollPolicy(), "once", START, 0, START + now, 0.0)
+    assert turn.step is step

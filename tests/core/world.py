@@ -33,6 +33,7 @@ from agent_runtime._core.effects import (
 from agent_runtime._core.requests import freeze, validate
 from agent_runtime._core.states import ALLOWED
 from agent_runtime._model import (
+    ENDS_OF_JOBS,
     SETTLED,
     UNSET,
     Advance,
@@ -209,6 +210,8 @@ class MemoryLedger:
         """Return a row after a change, as the ledger's contract says."""
         now = self.clock.now
         new: dict[str, Any] = {name: value for name in SEEN_BY_CHANGE if (value := getattr(change, name)) is not UNSET}
+        if change.reason in ENDS_OF_JOBS:
+            new["untold"] = True
         last, first_maybe, absences, since = (
             before.last_deadline,
             before.first_maybe_at,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.jobs.job_api import DONE, RESULT, RUNS, transcode
+from agent_runtime import Tool, ToolContract
+from tests.jobs.job_api import DONE, ORIGIN, RESULT, RUNS, transcode
 from tests.jobs.test_receiving import deliver, event
 
 if TYPE_CHECKING:
@@ -61,3 +62,19 @@ def test_a_webhook_that_is_tried_again_races_a_poll(everywhere: JobApi, first: s
     check(api, the_plan(api, film, publish))
     assert api.stage.loaded("film").operations == before
     assert receiver.attention() == []
+
+
+def test_each_callback_wakes_the_agent_and_the_next_step_runs_once(everywhere: JobApi) -> None:
+    """The receiver runs the plan whenever a callback comes, and what the next tool is asked is counted: once."""
+    api = everywhere
+    film = transcode("film", webhook=True)
+    publish = Tool("publish", url=f"{ORIGIN}/v1/publish", contract=ToolContract())
+    api.starts.append(httpx.Response(200, json={"published": True}))
+    receiver = api.runtime(film, publish)
+    with receiver.open("film", finish=False) as session:
+        session.try_call(film, ARGS, detach=True)
+    said = []
+    for event_id in ("msg_1", "msg_1", "msg_2", "msg_1"):
+        said.append(receiver.receive(event(DONE, event_id)))
+        check(api, the_plan(api, film, publish))
+    assert said == ["applied", "seen", "noted", "seen"]

@@ -11,7 +11,7 @@ from agent_runtime import JobProgress
 from agent_runtime.errors import LeaseLost
 from agent_runtime.testing import SimulatedCrash, crash_at
 from agent_runtime.webhooks import CallbackEvent
-from tests.jobs.job_api import DONE, FAILED, RESULT, RUNS, JobApi, body, start, transcode
+from tests.jobs.job_api import DONE, FAILED, PLAIN_RUNS, RESULT, RUNS, JobApi, body, start, transcode
 
 ARGS = {"source_url": "s3://in/7f21c.mov"}
 
@@ -192,11 +192,12 @@ def test_parked_jobs_are_looked_at_when_due(everywhere: JobApi) -> None:
     clock = api.stage.clock
     count = runtime.follow_jobs(until=clock.wall() + 3600, on_end=lambda outcome: ended.append(str(outcome.status)))
     assert (count, sorted(ended), api.posts) == (2, ["failed", "succeeded"], 2)
-    assert runtime.jobs() == []
+    assert [job.ended for job in runtime.jobs()] == [True, True]
     assert sorted(api.runtime(tool).open(name).try_call(tool, ARGS | {"n": name}).status for name in ("a", "b")) == [
         "failed",
         "succeeded",
     ]
+    assert runtime.jobs() == []
     assert api.posts == 2
 
 
@@ -376,3 +377,17 @@ def test_a_session_with_a_job_stays_open(api: JobApi) -> None:
     with runtime.open("film") as session:
         session.try_call(tool, ARGS, detach=True)
     assert [str(record.state) for record in runtime.sessions()] == ["open"]
+
+
+def test_check_without_a_hint_keeps_to_the_first_wait(everywhere: JobApi) -> None:
+    """A model checks fifty times within ten seconds: it is looked at once at the beginning, and then each 5 s."""
+    api, tool = everywhere, transcode()
+    api.starts[0] = start(poll_after_seconds=None)
+    api.script(PLAIN_RUNS)
+    session = api.runtime(tool).open("film")
+    step = session.try_call(tool, ARGS, detach=True).step
+    for _ in range(50):
+        assert session.check(step).status == "pending"
+        api.stage.clock.advance(0.2)
+    assert len(api.gets) == 2
+    assert round(api.waits[1], 1) >= 5

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 
 from agent_runtime import Runtime
-from tests.jobs.job_api import PLAIN_RUNS, JobApi, start, transcode
+from agent_runtime.webhooks import CallbackEvent
+from tests.jobs.job_api import DONE, FAILED, PLAIN_RUNS, JobApi, start, transcode
 
 ARGS = {"source_url": "s3://in/7f21c.mov"}
 
@@ -89,3 +92,39 @@ def test_a_runtime_without_a_listener_tells_nobody() -> None:
     """`notify` returns 0."""
     with Runtime("sqlite://") as runtime:
         assert runtime.notify() == 0
+
+
+def test_a_job_that_never_ends_is_told_of_though_it_is_looked_at(everywhere: JobApi) -> None:
+    """Detached, and looked at each hour by `follow_jobs`: a day after its bound somebody hears of it, once."""
+    api, tool = everywhere, transcode()
+    api.script(PLAIN_RUNS)
+    heard: list[tuple[str, str]] = []
+    runtime = api.runtime(tool, on_attention=lambda matter: heard.append((matter.kind, matter.message)))
+    with runtime.open("film", finish=False) as session:
+        session.try_call(tool, ARGS, detach=True)
+    for _ in range(26):
+        assert heard == []
+        api.stage.clock.advance(3600)
+        runtime.follow_jobs()
+        if heard:
+            break
+    api.stage.clock.advance(3600)
+    runtime.follow_jobs()
+    ((kind, message),) = heard
+    assert kind == "overdue"
+    assert "still runs, long after it should have ended" in message
+
+
+def test_a_contradiction_is_told_in_the_words_that_contradict(everywhere: JobApi) -> None:
+    """The callback that came against the recorded end, not the one that made it nor one that repeats it."""
+    api, tool = everywhere, transcode(webhook=True)
+    runtime = api.runtime(tool)
+    with runtime.open("film", finish=False) as session:
+        session.try_call(tool, ARGS, detach=True)
+    for number, told in enumerate((DONE, FAILED, DONE)):
+        api.stage.clock.advance(1)
+        body = json.dumps(told).encode()
+        runtime.receive(CallbackEvent(source="default", event_id=f"e{number}", job_id="job_7f21c", key=None, body=body))
+    (matter,) = runtime.attention()
+    assert "recorded as succeeded" in matter.message
+    assert '"no such codec"' in matter.message

@@ -73,3 +73,12 @@ def test_streams_need_their_extra() -> None:
     """A tool with a stream is taken where `httpx-sse` is installed."""
     with Runtime("sqlite://", tools=[transcode(stream="events_url")], client=httpx.Client()) as runtime:
         assert runtime.jobs() == []
+
+
+def test_pending_claims_no_follower(api: JobApi) -> None:
+    """Nobody waits once the call has returned; the model is told who can see the end."""
+    tool = transcode()
+    said = api.runtime(tool).open("film").try_call(tool, {"a": 1}, detach=True).for_model()["message"]
+    assert "Nobody waits for it here any more: session.check(step) goes on with it" in said
+    assert "runtime.follow_jobs()" in said
+    assert "is followed" not in said

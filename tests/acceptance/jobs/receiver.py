@@ -1,4 +1,4 @@
-"""A process that takes callbacks: the ASGI app mounted in a framework, served by uvicorn; dies where it is told to.
+"""A process that takes callbacks: the ASGI app as a route of a framework, served by uvicorn; dies where it is told to.
 
 python -m tests.acceptance.jobs.receiver LEDGER SERVER PORT WHERE FRAMEWORK
 """
@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import Route
 
 from agent_runtime import AsyncRuntime, Idempotency, PollPolicy, Runtime, Tool, ToolContract, webhooks
 from agent_runtime.ledger import open_ledger
@@ -61,9 +61,9 @@ def mounted(framework: str, ledger: Any, tool: Any) -> Any:
     given = {"verify": StandardWebhook(SECRET), "source": "films"}
     if framework == "fastapi":
         app = FastAPI()
-        app.mount("/hooks", webhooks.app(AsyncRuntime(ledger, tools=[tool]), **given))
+        app.add_route("/hooks/films", webhooks.app(AsyncRuntime(ledger, tools=[tool]), **given))
         return app
-    return Starlette(routes=[Mount("/hooks", app=webhooks.app(Runtime(ledger, tools=[tool]), **given))])
+    return Starlette(routes=[Route("/hooks/films", webhooks.app(Runtime(ledger, tools=[tool]), **given))])
 
 
 def main(url: str, server: str, port: int, where: str, framework: str) -> None:

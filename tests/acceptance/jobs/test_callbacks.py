@@ -62,7 +62,7 @@ def hook(server: Backend, tmp_path: Path) -> Any:
 
 
 def url_of(port: int) -> str:
-    return f"http://127.0.0.1:{port}/hooks/"
+    return f"http://127.0.0.1:{port}/hooks/films"
 
 
 def post(port: int, event_id: str, data: dict[str, Any], *, secret: str = SECRET) -> httpx.Response:
@@ -123,8 +123,9 @@ def test_completed_twice_runs_the_next_step_once(server: Backend, job_tool: Make
         values = plan()
         job_id = values[0]["output_url"].rpartition("/")[2].removesuffix(".mp4")
         done = {"job_id": job_id, "status": "succeeded", "done": True, "result": values[0]}
-        for event_id in (f"msg_{job_id}", f"msg_{job_id}", "another"):
-            assert post(port, event_id, done).json()["status"] in {"seen", "noted"}
+        said = [post(port, event_id, done).json()["status"] for event_id in (f"msg_{job_id}", f"msg_{job_id}", "other")]
+        assert said[0] in {"seen", "noted"}  # the server's own delivery may have lost the race to the poll
+        assert said[1:] == ["seen", "noted"]
         assert plan() == values
         assert ends() == {"step_001": 1, "step_002": 1}
     assert len(server.effects("transcode")) == len(server.effects("report")) == 1
