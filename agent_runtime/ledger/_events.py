@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import and_, delete, false, func, literal_column, or_, select, update
 
+from agent_runtime._core.telling import ENDED
 from agent_runtime._model import CallbackEvent, RunningJob
 from agent_runtime._model.naming import bounded_id
 from agent_runtime.ledger import _schema as t
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ENDED: Final = "ended"
 TELLING: Final = "telling"
-"""Kinds of notices: ``on_end`` has heard of a job's end; somebody tells it of one right now."""
+"""Kind of the notice that somebody tells a job's end right now."""
 TELLING_LASTS: Final = 90.0
 """Seconds after which an end that somebody began to tell is told again."""
 

@@ -30,6 +30,7 @@ KINDS = {
     "succeeded": ({}, {"state": State.SUCCEEDED}, 9999, None),
     "ready": ({}, {"state": State.READY}, 9999, None),
     "timed-out": ({}, {"reason": Reason.POLL_BOUND}, 0, "timed_out"),
+    "untracked-at-once": ({}, {"reason": Reason.UNTRACKED, "resume_at": None}, 0, "untracked"),
     "untracked": ({"url": None}, {"resume_at": None}, 121, "untracked"),
     "untracked-a-callback-may-come": ({"url": None}, {"resume_at": None}, 120, None),
     "not-due": ({}, {}, 30, None),
