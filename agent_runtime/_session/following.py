@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ROUND: Final = 1.0
 """Longest pause between two looks for due jobs, in seconds."""
+MOMENT: Final = 0.05
+"""Seconds for which nothing is taken to have become due, while all that was is at work."""
 AGAIN: Final = 30.0
 """Seconds for which a job is left alone that could not be looked at, and between two looks for matters."""
 THREADS: Final = 16
@@ -45,6 +47,7 @@ class Rounds:
         self.concurrency = concurrency
         self.until = until
         self.found: DueJobs | None = None
+        self.asked_for = 0
         self.given: set[str] = set()
         self.busy: set[str] = set()
         self.alone: dict[str, float] = {}
@@ -61,18 +64,21 @@ class Rounds:
 
     def due(self) -> Steps[DueJobs]:
         """Return what is due; no more than can be begun soon. It is read once for as many looks as it serves."""
-        if self.found is None or not self._waiting(self.found) or self._is_old(self.found):
+        if self.found is None or self._is_used_up(self.found):
             self.found = yield from self._read()
             self.given.clear()
         return self.found
 
-    def _is_old(self, found: DueJobs) -> bool:
-        return self.settings.world.ledger.now() - found.now >= ROUND
+    def _is_used_up(self, found: DueJobs) -> bool:
+        age = self.settings.world.ledger.now() - found.now
+        if self._waiting(found):
+            return age >= ROUND
+        return not self.busy or len(found.jobs) >= self.asked_for or age >= MOMENT
 
     def _read(self) -> Steps[DueJobs]:
         settings = self.settings
         names = sorted(settings.tools)
-        limit = self.concurrency * 2 + len(self.busy)
+        limit = self.asked_for = self.concurrency * 2 + len(self.busy)
         found: DueJobs = yield from ask(
             Job(lambda ledger: ledger.due_jobs(tenant=settings.tenant, tools=names, limit=limit))
         )

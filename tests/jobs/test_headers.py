@@ -23,7 +23,7 @@ def tool_with(**policy: Any) -> Any:
 def test_polls_results_and_errors_carry_them(api: JobApi) -> None:
     """The job's own URL, the page of its result, and that of its errors."""
     tool = tool_with()
-    api.starts.append(start(job_id="job_2"))
+    api.starts.append(start())
     api.script({"status": "succeeded", "result_url": "/v1/results/1"}, PARTIAL)
     api.pages = {"/v1/results/1": {"film": 1}, "/v1/jobs/job_7f21c/errors": []}
     session = api.runtime(tool).open("film")
@@ -59,7 +59,7 @@ def test_another_origin_that_may_be_asked_does_not_get_them(api: JobApi) -> None
     other = "https://status.example.com"
     tool = tool_with(origins=(other,))
     api.starts[0] = start(status_url=f"{other}/j/1")
-    api.starts.append(start(job_id="job_2"))
+    api.starts.append(start())
     api.script(PLAIN_RUNS, DONE)
     api.pages["/v1/jobs/job_7f21c"] = httpx.Response(307, headers={"Location": f"{other}/j/2"})
     session = api.runtime(tool).open("film")
