@@ -44,9 +44,18 @@ def errors_of(desk: Desk, tool: AnyTool, operation: OperationRecord, label: str,
         msg = f"session {desk.session_id}, step {label}: its errors could not be fetched ({told}); ask again"
         raise StepFailed(msg, session_id=desk.session_id, step=label, operation_id=operation.id)
     try:
-        return json.loads(answer.body)
+        return at_most(json.loads(answer.body), limit)
     except (ValueError, RecursionError):
         return answer.body.decode("utf-8", "replace")
+
+
+def at_most(errors: Any, limit: int) -> Any:
+    """Return what a tool told of errors with no more than ``limit`` of them, also where it did not keep to that."""
+    if isinstance(errors, list):
+        return errors[:limit]
+    if isinstance(errors, dict):
+        return {name: told[:limit] if isinstance(told, list) else told for name, told in errors.items()}
+    return errors
 
 
 def with_limit(url: str, limit: int) -> str:

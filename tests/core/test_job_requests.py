@@ -58,6 +58,19 @@ def test_errors_are_fetched_with_the_token_and_so_many():
     assert world.row == before
 
 
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ([1, 2, 3], [1, 2]),
+        ({"items": [1, 2, 3], "total": 3, "next": None}, {"items": [1, 2], "total": 3, "next": None}),
+        ("row 7", "row 7"),
+    ],
+)
+def test_no_more_errors_are_given_than_were_asked_for(told, kept):
+    """Also where the tool does not keep to the limit: a model reads them."""
+    assert errors(done_in_part(json_answer(200, told)), 2) == kept
+
+
 def test_errors_that_are_no_json_are_text():
     """A list of lines, for example."""
     world = done_in_part(json_answer(200))
