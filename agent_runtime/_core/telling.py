@@ -33,4 +33,4 @@ def tell_end(operation_id: str, outcome: Outcome, listener: Callable[[Outcome], 
     except Exception:
         yield from ask(Job(lambda ledger: ledger.free_end(operation_id)))
         raise
-    yield from ask(Job(lambda ledger: ledger.note_heard(operation_id, ENDED)))
+    yield from ask(Job(lambda ledger: ledger.note_end(operation_id)))

@@ -50,8 +50,8 @@ class Reason(StrEnum):
     CALLER = "caller"  # cancelled by the caller
 
 
-ENDS_OF_JOBS = frozenset({Reason.JOB_ENDED, Reason.JOB_GONE, Reason.CALLBACK})
-"""Reasons that say that a job is over, or gone: the code has to be told."""
+ENDS_OF_JOBS = frozenset({Reason.JOB_ENDED, Reason.JOB_UNCLEAR, Reason.JOB_GONE, Reason.CALLBACK})
+"""Reasons that say that a job is over, however it ended, or gone: the code has to be told."""
 
 
 class Effect(StrEnum):

@@ -52,6 +52,7 @@ class Rounds:
         self.busy: set[str] = set()
         self.alone: dict[str, float] = {}
         self.may_have_ends = True
+        self.is_stale = False
         self.ended = 0
         self.told_at: float | None = None
 
@@ -83,7 +84,7 @@ class Rounds:
             Job(lambda ledger: ledger.due_jobs(tenant=settings.tenant, tools=names, limit=limit))
         )
         self.alone = {ident: until for ident, until in self.alone.items() if until > found.now}
-        self.may_have_ends = True
+        self.may_have_ends, self.is_stale = True, False
         return found
 
     def free(self, found: DueJobs) -> list[Due]:
@@ -121,6 +122,7 @@ class Rounds:
     def end(self, ident: str, ended: int | None, now: float) -> None:
         """Note that it is not any more; ``ended`` None = it could not be looked at."""
         self.busy.discard(ident)
+        self.is_stale = True  # it may be due again before anything that was read
         if ended is None:
             self.alone[ident] = now + AGAIN
         else:
@@ -131,8 +133,9 @@ class Rounds:
         """Return how long to wait before the next round, or None if this was the last."""
         if found.now >= self.until or (not found.running and not self.busy):
             return None
-        soonest = found.next_at if found.next_at is not None else found.now + ROUND
-        return max(0.02, min(ROUND, soonest - found.now, self.until - found.now))
+        now = self.settings.world.ledger.now()
+        soonest = found.next_at if found.next_at is not None else now + ROUND
+        return max(0.02, min(MOMENT if self.is_stale else ROUND, soonest - now, self.until - now))
 
 
 Due = tuple[OperationRecord, str | None]
@@ -233,9 +236,11 @@ async def follow_jobs_async(
                     rounds.end(at_work.pop(task), task.result(), settings.world.ledger.now())
             elif pause is not None:
                 await settings.world.clock.sleep_async(pause)
-    finally:
+    except asyncio.CancelledError:
         for task in at_work:
             task.cancel()
+        raise
+    finally:  # where one raised, the others come to their end, as those of the threads do
         if at_work:
             await asyncio.wait(at_work)
 

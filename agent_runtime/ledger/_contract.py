@@ -208,6 +208,10 @@ class Ledger(Protocol):
         """Take the telling of a job's end for a while; False = it was told, or somebody else tells it now."""
         ...
 
+    def note_end(self, operation_id: str) -> Future[None]:
+        """Note that ``on_end`` has heard of the end whose telling was claimed, unless it ended anew meanwhile."""
+        ...
+
     def free_end(self, operation_id: str) -> Future[None]:
         """Give the telling of a job's end back: it was not told."""
         ...

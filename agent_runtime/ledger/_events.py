@@ -91,6 +91,11 @@ class EventRows:
         store = self._runner.store
         return self._submit(lambda conn: _claim_end(conn, operation_id, begin_write(conn, store)), write=True)
 
+    def note_end(self, operation_id: str) -> Future[None]:
+        """Note that ``on_end`` has heard of the end whose telling was claimed, unless it ended anew meanwhile."""
+        store = self._runner.store
+        return self._submit(lambda conn: _note_end(conn, operation_id, store), write=True)
+
     def free_end(self, operation_id: str) -> Future[None]:
         """Give the telling of a job's end back: it was not told."""
         return self._submit(lambda conn: _free_end(conn, operation_id, self._runner.store), write=True)
@@ -185,6 +190,23 @@ def _claim_end(conn: Connection, operation_id: str, now: float) -> bool:
         index_elements=["operation_id", "kind"], set_={"heard_at": now}, where=notice.heard_at <= now - TELLING_LASTS
     )
     return conn.execute(taken.returning(notice.kind)).first() is not None
+
+
+def _note_end(conn: Connection, operation_id: str, store: Store) -> None:
+    now = begin_write(conn, store)
+    notice = t.notices.c
+    claim = select(notice.kind).where(notice.operation_id == operation_id, notice.kind == TELLING)
+    if store.row_locks:
+        claim = claim.with_for_update()
+    if conn.execute(claim).first() is not None:
+        _note(conn, {"operation_id": operation_id, "kind": ENDED, "heard_at": now})
+
+
+def forget_told_end(conn: Connection, operation_id: str) -> None:
+    """Let an end be told that comes after one that was: a job that was gone may end by its callback."""
+    conn.execute(
+        delete(t.notices).where(t.notices.c.operation_id == operation_id, t.notices.c.kind.in_((ENDED, TELLING)))
+    )
 
 
 def _free_end(conn: Connection, operation_id: str, store: Store) -> None:

@@ -37,7 +37,7 @@ from agent_runtime._model import (
     WriteOutcome,
 )
 from agent_runtime.ledger import _schema as t
-from agent_runtime.ledger._events import job_id_of
+from agent_runtime.ledger._events import forget_told_end, job_id_of
 from agent_runtime.ledger._reads import operation_by_id
 from agent_runtime.ledger._rows import evidence_row, operation_record, operation_row, step_row
 from agent_runtime.ledger._statements import NotTaken
@@ -176,6 +176,8 @@ def advance(conn: Connection, entry: Advance, now: float) -> WriteOutcome:
     if attempt is not None:
         row = {"operation_id": entry.operation_id, "number": attempt.number, "fence": entry.fence or 0}
         conn.execute(plain_insert(t.attempts), row | {"started_at": now, "purpose": attempt.purpose})
+    if change.reason in ENDS_OF_JOBS:
+        forget_told_end(conn, entry.operation_id)
     _add_evidence(conn, entry.operation_id, entry.evidence, now)
     return WriteOutcome(write_id=entry.write_id, took=Took.TOOK, now=now, operation=operation_record(found))
 

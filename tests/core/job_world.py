@@ -147,6 +147,11 @@ class JobLedger(MemoryLedger):
         self.notices.add((operation_id, "telling"))
         return _done(taken)
 
+    def note_end(self, operation_id: str) -> Future[None]:
+        """Note that an end was heard of."""
+        self.notices.add((operation_id, "ended"))
+        return _done(None)
+
     def free_end(self, operation_id: str) -> Future[None]:
         """Give the telling of an end back."""
         self.notices.discard((operation_id, "telling"))

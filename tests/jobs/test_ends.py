@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -61,6 +62,58 @@ def test_on_end_hears_of_ends_that_another_worker_saw(everywhere: JobApi) -> Non
     assert api.runtime(tool).follow_jobs() == 2
     runtime.follow_jobs(on_end=heard.append)
     assert sorted(str(outcome.status) for outcome in heard) == ["succeeded", "unknown"]
+
+
+def test_an_end_that_comes_after_one_that_was_told_is_told_too(everywhere: JobApi) -> None:
+    """A job that is gone is told, and then its callback says how it ended; also while the first is being told."""
+    api, tool, heard = everywhere, transcode(webhook=True), []
+    api.pages["/v1/jobs/job_7f21c"] = 410
+    runtime = api.runtime(tool)
+    left(runtime, tool)
+    api.stage.clock.advance(100)
+
+    def blocking(outcome: Any) -> None:
+        heard.append(outcome)
+        if len(heard) == 1:
+            assert runtime.receive(ends()) == "applied"
+
+    async def awaiting(outcome: Any) -> None:
+        heard.append(outcome)
+        if len(heard) == 1:
+            assert await runtime.target.receive(ends()) == "applied"
+
+    for _ in range(3):
+        runtime.follow_jobs(on_end=awaiting if api.stage.is_async else blocking)
+    assert heard_of(heard) == [("step_001", "unknown"), ("step_001", "succeeded")]
+
+
+def test_an_on_end_that_raises_keeps_no_other_from_being_told(everywhere: JobApi) -> None:
+    """What is at work comes to its end before the error comes out."""
+    api, tool, heard = everywhere, transcode(), []
+    runtime = api.runtime(tool)
+    for name in "abc":
+        left(runtime, tool, name)
+    api.stage.clock.advance(100)
+
+    def raises() -> None:
+        if len(heard) == 1:
+            raise RuntimeError("the queue is down")
+
+    def blocking(outcome: Any) -> None:
+        heard.append(outcome)
+        raises()
+
+    async def awaiting(outcome: Any) -> None:
+        heard.append(outcome)
+        raises()
+        await asyncio.sleep(0)
+        told.append(outcome)
+
+    told: list[Any] = heard if not api.stage.is_async else []
+    with pytest.raises(RuntimeError, match="queue"):
+        runtime.follow_jobs(on_end=awaiting if api.stage.is_async else blocking)
+    assert len(heard) == 3
+    assert len(told) >= 2
 
 
 def test_an_end_is_told_again_after_on_end_raised(everywhere: JobApi) -> None:
