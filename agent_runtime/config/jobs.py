@@ -108,7 +108,7 @@ class JobAdapter:
 
     Attributes:
         start: reads the answer to a call; returns None if the usual forms are to be tried.
-        read: reads the answer to a poll.
+        read: reads the answer to a poll, or an event of the job's stream; never the answer to the call.
         callback: reads a callback's body; None = it is read as a status body.
 
     One that raises, or returns anything else, loses nothing: a start is then recognised by the usual forms, a poll is
