@@ -38,8 +38,8 @@ def receive(tenant: str, event: CallbackEvent, tools: Mapping[str, AnyTool]) -> 
     """Keep a verified event and apply it; return what became of it: ``applied``, ``kept``, ``seen`` or ``noted``.
 
     ``kept``: its operation is not known yet, is still in flight, or is not one of these tools; the step applies it when
-    it gets there. ``noted``: its operation had ended, or it tells of no end, or has to be asked for the result; or
-    several jobs bear its job id, so that it ends none of them.
+    it gets there. So is one whose key or status URL fits no job with its id. ``noted``: its operation had ended, or it
+    tells of no end, or has to be asked for the result; or several jobs bear its job id, so that it ends none of them.
 
     Raises:
         LedgerError: it could not be kept; the sender has to try again.
@@ -66,14 +66,15 @@ def meant(found: list[OperationRecord], event: CallbackEvent) -> list[OperationR
     """Return the operations that an event is about, of those that bear its key or its job id.
 
     A key names one operation. A job id names a job where only one bears it: many tools number their jobs anew for each
-    customer. Where several do, the status URL in the event tells which; without one it ends none, and polls tell.
+    customer. What else the event names has to fit, also where only one job of the id is known: the answer that names
+    the job it means may be on its way. Without key and status URL an id that several bear ends none, and polls tell.
     """
-    keyed = [one for one in found if event.key is not None and one.key == event.key]
-    if keyed or len({_job_of(one) for one in found}) <= 1:
-        return keyed or found
-    urls = _urls_in(event)
-    told = [one for one in found if handle_of(one).url in {resolve(sent_to(one), url) for url in urls}]
-    return [one for one in told if one.handle] if len({_job_of(one) for one in told}) == 1 else []
+    if event.key is not None:
+        return [one for one in found if one.key == bounded_id(event.key)]
+    urls, placed = _urls_in(event), [one for one in found if handle_of(one).url is not None]
+    if urls and placed:  # a job without a URL has nothing to compare
+        found = [one for one in placed if handle_of(one).url in {resolve(sent_to(one), url) for url in urls}]
+    return found if len({_job_of(one) for one in found}) == 1 else []
 
 
 def _job_of(operation: OperationRecord) -> tuple[str, str]:
@@ -88,8 +89,8 @@ def _urls_in(event: CallbackEvent) -> list[str]:
 
 
 def unclear(tenant: str, event: CallbackEvent) -> Steps[str]:
-    """Close an event that no job can be told for; one that names a URL may be about a job that is not known yet."""
-    if _urls_in(event):
+    """Close an event that no job can be told for; one that names a key or URL may be about one not known yet."""
+    if _names_its_job(event):
         return "kept"
     yield from applied(tenant, event)
     return "noted"
@@ -97,11 +98,16 @@ def unclear(tenant: str, event: CallbackEvent) -> Steps[str]:
 
 def file_unclear(event: CallbackEvent, operation: OperationRecord) -> Steps[None]:
     """Say beside an open operation why an event with its job id was not applied; the event's body may be another's."""
-    detail = (
-        f"{event.source}:{event.event_id}: not applied, since several jobs have its job id and it does not say which"
-    )
+    why = "several jobs have its job id and it does not say which"
+    if _names_its_job(event):
+        why = "its key or status URL fits no job that is known here; it is kept"
     if operation.state not in SETTLED:
+        detail = f"{event.source}:{bounded_id(event.event_id)}: not applied, since {why}"
         yield from _file_once(operation, NewEvidence(kind="webhook", detail=detail))
+
+
+def _names_its_job(event: CallbackEvent) -> bool:
+    return event.key is not None or bool(_urls_in(event))
 
 
 def serves(event: CallbackEvent, tool: AnyTool) -> bool:

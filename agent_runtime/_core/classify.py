@@ -84,8 +84,11 @@ KEY_REUSED: Final = frozenset(
 )
 KEY_REUSED_STATUSES: Final = frozenset({400, 409, 417, 422})
 """The Idempotency-Key draft says 422; 400 is what Stripe's and EC2's codes come with."""
-TELLS_ITS_END: Final = frozenset({"operation-location", "azure-async", "aip", "body", "bare", "adapter"})
-"""Protocols whose first answer has the form of a status, so that it can be an end already."""
+TELLS_ITS_END: Final = frozenset({"operation-location", "azure-async", "aip", "body", "bare"})
+"""Protocols whose first answer has the form of a status, so that it can be an end already.
+
+Not a job of the tool's own adapter: that reads polls, and a start has a form of its own.
+"""
 HALF_DONE: Final = frozenset({"partly-applied"})
 IN_PROGRESS: Final = frozenset(
     {"in-progress", "idempotency_key_in_use", "request_in_progress", "operation-in-progress"}
@@ -171,10 +174,7 @@ def asked_of(tool: AnyTool) -> Request:
 def _first_reading(answer: Answer, handle: Handle, policy: PollPolicy, now: float) -> JobReading | None:
     if handle.protocol not in TELLS_ITS_END:
         return None
-    try:
-        return read_start(answer, handle, policy, now=now)
-    except Exception:  # noqa: BLE001  the user's own adapter; the first poll is read again
-        return None
+    return read_start(answer, handle, policy, now=now)
 
 
 def _plain_refusal(status: int, codes: frozenset[str], contract: ToolContract) -> Verdict:

@@ -37,9 +37,8 @@ def told(run: Run) -> Steps[bool]:
 
     The first end counts; those that came after it are left for `heard_beside`.
     """
-    for event in (yield from _waiting(run.operation)):
-        if serves(event, run.tool):
-            yield from _apply(run, event)
+    for event in (yield from _waiting(run.operation, run.tool)):
+        yield from _apply(run, event)
         if run.operation.state in SETTLED:
             return True
     return False
@@ -53,22 +52,24 @@ def heard_beside(operation: OperationRecord, tool: AnyTool) -> Steps[OperationRe
     """
     if tool.contract.polling.source is None or operation.state not in SETTLED:
         return operation
-    events = [event for event in (yield from _waiting(operation)) if serves(event, tool)]
+    events = yield from _waiting(operation, tool)
     for event in events:
         yield from file_beside(event.tenant, event, operation, reading_of(event, operation, tool))
     current = (yield from ask(Load(operation.id))) if events else None
     return operation if current is None else current
 
 
-def _waiting(operation: OperationRecord) -> Steps[list[CallbackEvent]]:
-    """Read the callbacks that an operation has not been told of, in the order they came.
+def _waiting(operation: OperationRecord, tool: AnyTool) -> Steps[list[CallbackEvent]]:
+    """Read the callbacks that an operation has not been told of, of the sender that its tool believes, as they came.
 
-    One whose job id other jobs have as well is not about this one, unless it says so.
+    One whose job id other jobs have as well is not about this one, unless it says so; nor is one that names another.
     """
     identity = operation.id
     events: list[CallbackEvent] = yield from ask(Job(lambda ledger: ledger.events_of(identity)))
     about = []
     for event in events:
+        if not serves(event, tool):
+            continue
         found: list[OperationRecord] = yield from ask(_of_event(event))
         named = meant(found, event)
         if identity in {one.id for one in named}:

@@ -120,13 +120,10 @@ def names_another(body: dict[str, Any], handle: Handle) -> bool:
 
 
 def read_start(answer: Answer, handle: Handle, policy: PollPolicy, *, now: float) -> JobReading:
-    """Return what the answer that started a job says about its end.
+    """Return what the answer that started a job says about its end; the job is one of a usual form.
 
     A 202 whose body says ``"status": "success"`` may speak of the request, so that a success counts here only with
     ``"done": true`` or a result; the first poll tells the rest.
-
-    Raises:
-        Exception: whatever the tool's own adapter raises.
     """
     reading = read_job(answer, handle, policy, now=now)
     certain = json_of(answer).get("done") is True or reading.has_result

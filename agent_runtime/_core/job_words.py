@@ -48,10 +48,13 @@ STATES: Final = ("state", "phase", "job_status", "jobStatus", "job_state", "jobS
 
 
 def word_of(value: object, policy: PollPolicy) -> JobStatus | None:
-    """Return what a word says, in any case and with any separators, or None if it is not known."""
-    if not isinstance(value, str):
+    """Return what a word says, in any case and with any separators, or None if it is not known.
+
+    A whole number is known where the policy declares it.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    word = compact(value)
+    word = compact(str(value))
     return policy.own_words.get(word) or WORDS.get(word)
 
 

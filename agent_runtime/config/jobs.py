@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,12 @@ JobStatus = Literal["running", "succeeded", "completed_with_errors", "failed", "
 
 
 def compact(word: str) -> str:
-    """Return a word of a job's state without case and separators: ``Timed-Out`` and ``timed_out`` are one."""
+    """Return a word of a job's state without case and separators: ``Timed-Out`` and ``timed_out`` are one.
+
+    A whole number keeps its sign: ``-1`` is not ``1``.
+    """
+    if word.removeprefix("-").isdecimal():
+        return word
     return "".join(char for char in word.lower() if char not in " -_")
 
 
@@ -108,7 +113,7 @@ class JobAdapter:
 
     Attributes:
         start: reads the answer to a call; returns None if the usual forms are to be tried.
-        read: reads the answer to a poll.
+        read: reads the answer to a poll, or an event of the job's stream; never the answer to the call.
         callback: reads a callback's body; None = it is read as a status body.
 
     One that raises, or returns anything else, loses nothing: a start is then recognised by the usual forms, a poll is
@@ -121,6 +126,30 @@ class JobAdapter:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+class _Words(Mapping[str, JobStatus]):
+    """A copy of declared words that nobody changes: policies are shared, hashed and pickled."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self, told: Mapping[str, JobStatus]) -> None:
+        self._told = dict(told)
+
+    def __getitem__(self, word: str) -> JobStatus:
+        return self._told[word]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._told)
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._told.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +175,8 @@ class PollPolicy:
         stream: member of the start's body that holds the URL of its server-sent events, or None. While the stream
             breaks, the status URL is polled. Needs the extra ``sse``.
         words: what the tool's own words for a job's state mean, for example ``{"archived": "succeeded"}``; they go
-            before the usual ones. Case, blanks, hyphens and underscores do not count.
+            before the usual ones. Case, blanks, hyphens and underscores do not count. ``{"3": "failed"}`` is also the
+            number 3. A copy is kept.
     """
 
     first: Duration = defaults.FIRST_POLL
@@ -180,6 +210,7 @@ class PollPolicy:
         if self.webhook == "":
             raise ConfigError("webhook must be True, False or the name of a source, not an empty text")
         _own_words(self.words)
+        object.__setattr__(self, "words", _Words(self.words))
 
     @property
     def own_words(self) -> Mapping[str, JobStatus]:

@@ -447,6 +447,61 @@ def test_an_event_whose_url_no_job_has_yet_is_kept():
     assert (states(world), world.ledger.applied) == ([State.ACCEPTED, State.ACCEPTED], set())
 
 
+FOREIGN = {
+    # body beside the end, key: the one job of this id that is known is another
+    "status-url": ({"status_url": "/v1/others/job_7f21c"}, None),
+    "absolute-url": ({"status_url": "https://tools.test/v1/others/job_7f21c"}, None),
+    "other-origin": ({"status_url": "https://other.test/v1/jobs/job_7f21c"}, None),
+    "no-usable-url": ({"status_url": "ftp://tools.test/v1/jobs/job_7f21c"}, None),
+    "below-data": ({"data": ENDS | {"links": {"status": "/v1/others/job_7f21c"}}}, None),
+    "key": ({}, "k-other"),
+    "key-though-the-url-fits": ({"status_url": "/v1/jobs/job_7f21c"}, "k-other"),
+}
+
+
+@pytest.mark.parametrize(("about", "key"), FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("state", [State.ACCEPTED, State.SUCCEEDED])
+def test_an_event_that_names_another_job_than_the_only_one_of_its_id_is_kept(about, key, state):
+    """The 202 of the job that it means may be on its way: it ends nothing, and contradicts no end."""
+    world = left(TOOL)
+    rewrite(world, state=state)
+    event = callback(FAILED | about, key=key, job_id="job_7f21c")
+    assert received(world, event) == "kept"
+    assert (world.row.state, world.row.contradicted, world.ledger.applied) == (state, False, set())
+    assert ["fits no job" in one.detail for one in filed(world)] == [True] * (state is State.ACCEPTED)
+    assert all(one.body == b"" for one in filed(world))
+
+
+@pytest.mark.parametrize(("about", "key"), FOREIGN.values(), ids=FOREIGN)
+def test_a_step_is_told_of_no_event_that_names_another_job(about, key):
+    """It came before the 202; the poll tells how the step's own job ended, and nothing contradicts that."""
+    world = world_of(started(), json_answer(200, ENDS))
+    world.ledger.keep_event(tenant="", event=callback(FAILED | about, key=key, job_id="job_7f21c"))
+    assert call_it(world, TOOL).status == "succeeded"
+    assert (world.row.reason, world.row.contradicted, world.ledger.applied) == (Reason.JOB_ENDED, False, set())
+
+
+@pytest.mark.parametrize("url", ["/v1/jobs/job_7f21c", "https://tools.test/v1/jobs/job_7f21c#top"])
+def test_a_status_url_that_fits_is_compared_as_resolved(url):
+    """Relative or absolute, it is the same place."""
+    world = left(TOOL)
+    assert received(world, callback(ENDS | {"status_url": url})) == "applied"
+
+
+def test_a_status_url_says_nothing_against_the_only_job_which_has_none():
+    """There is nothing to compare; nobody could ask about that job, so that only its callback ends it."""
+    world = left(TOOL, BARE)
+    assert received(world, callback(ENDS | {"status_url": "/v1/jobs/job_7f21c"})) == "applied"
+
+
+def test_nothing_is_filed_of_a_sender_that_the_tool_does_not_believe():
+    """Not even that its event names another job."""
+    world = left(TOOL, None, json_answer(200, ENDS))
+    world.ledger.keep_event(tenant="", event=callback(source="other", key="k-other", job_id="job_7f21c"))
+    call_it(world, TOOL)
+    assert filed(world) == []
+
+
 def test_jobs_without_a_url_are_told_apart_by_nothing_else():
     """The same id of two jobs that nobody can ask about: neither is ended."""
     world = left(TOOL, BARE)
@@ -482,7 +537,12 @@ def test_a_step_is_not_told_of_an_event_that_may_be_anothers(url, ended):
     run = run_of(world, TOOL, world.ledger.operations[first])
     assert world.run(told(run)) is ended
     assert world.ledger.operations[first].state is (State.SUCCEEDED if ended else State.ACCEPTED)
-    assert [why for identity, why, _ in said_why(world) if identity == first and why] == ([] if ended else [True])
+    whys = [
+        seen.detail for identity, seen in world.ledger.evidence if identity == first and "not applied" in seen.detail
+    ]
+    assert [url is None, not ended and url is not None] == [
+        any(text in why for why in whys) for text in ("several jobs", "fits no job")
+    ]
     assert bool(world.ledger.applied) is (url != "/v1/third/1")
 
 

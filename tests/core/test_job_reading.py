@@ -1,5 +1,8 @@
 """What the answer to a poll says about a job: by protocol, word by word."""
 
+import pickle
+from dataclasses import replace
+
 import pytest
 
 from agent_runtime import ConfigError
@@ -237,6 +240,39 @@ def test_a_policys_own_words_go_first():
     for word, says in (("ARCHIVED", "succeeded"), ("Terminated", "completed_with_errors"), ("killed", "failed")):
         body = json_answer(200, {"done": True, "status": word})
         assert read_job(body, handle(), policy, now=START).status == says
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (3, "succeeded"),
+        ("3", "succeeded"),
+        (-3, "failed"),
+        ("-3", "failed"),
+        (4, "running"),
+        (3.0, "running"),
+        (True, "running"),
+    ],
+)
+def test_a_policys_own_words_may_be_numbers(told, says):
+    """Declared as text; a number keeps its sign, and one that is not declared says nothing."""
+    policy = PollPolicy(words={"3": "succeeded", "-3": "failed", "True": "succeeded"})
+    for member in ("status", "state"):
+        assert read_job(json_answer(200, {member: told}), handle(), policy, now=START).status == says
+
+
+def test_a_policys_own_words_are_a_copy():
+    """What becomes of the dict that was given changes no policy; equal ones are one in a set, also after a pickle."""
+    given = {"fertig": "succeeded"}
+    policy = PollPolicy(words=given)
+    given["fertig"] = "failed"
+    same = PollPolicy(words={"fertig": "succeeded"})
+    assert policy.words == {"fertig": "succeeded"}
+    assert len({policy, same, pickle.loads(pickle.dumps(policy)), PollPolicy()}) == 2
+    assert "words={'fertig': 'succeeded'}" in repr(policy)
+    assert replace(policy, cap=90.0).words == policy.words
+    with pytest.raises(TypeError):
+        policy.words["fertig"] = "failed"
 
 
 @pytest.mark.parametrize("words", [{"": "failed"}, {" - ": "failed"}, {"a b": "failed", "A_B": "succeeded"}])

@@ -249,14 +249,20 @@ def test_an_adapter_that_raises_loses_no_look():
     assert any("KeyError" in (seen.detail or "") for _, seen in world.ledger.evidence)
 
 
-def test_an_adapter_that_cannot_read_a_start_leaves_the_job_running():
-    """What it says of an end in the first answer counts only if it can be read."""
+@pytest.mark.parametrize("status", [200, 202])
+def test_an_adapter_reads_polls_and_never_the_start(status):
+    """A start has a form of its own: what `read` makes of it would be no word about the job."""
+    seen = []
 
     def read(answer):
-        raise KeyError
+        seen.append(answer.body)
+        ok = answer.body.get("phase") == "OK"
+        return JobReading(status="succeeded" if ok else "failed", result=7 if ok else None, has_result=ok)
 
-    world = left(job_tool(adapter=JobAdapter(start=lambda _: JobStart(url="/mine"), read=read)))
-    assert world.handle["protocol"] == "adapter"
+    tool = job_tool(adapter=JobAdapter(start=lambda _: JobStart(url="/mine", job_id="7"), read=read))
+    world = world_of(started({"ticket": "7"}, status=status), json_answer(200, {"phase": "OK"}))
+    assert call_it(world, tool).value == 7
+    assert seen == [{"phase": "OK"}]
 
 
 def test_an_untracked_job_is_left_to_whoever_knows():
