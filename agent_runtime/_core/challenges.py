@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -79,13 +80,20 @@ def _read(parameters: dict[str, str]) -> Challenge:
 
 
 def _claims(text: str | None) -> str | None:
-    """Return claims as JSON text: they come base64-encoded, with or without padding, or quoted as they are."""
+    """Return claims as JSON text: they come base64-encoded, with or without padding, or quoted as they are.
+
+    What is no JSON object asks for nothing that a sign-in could be given.
+    """
     if not text or len(text) > _CLAIMS:
         return None
-    if text.lstrip().startswith("{"):
-        return text
     try:
-        plain = base64.b64decode(text.translate(str.maketrans("-_", "+/")) + "=" * (-len(text) % 4), validate=True)
-        return plain.decode()
-    except ValueError:  # letters that base64 does not have, padding that does not fit, no UTF-8
+        plain = text if text.lstrip().startswith("{") else _unpacked(text)
+        wanted = json.loads(plain)
+    except (ValueError, RecursionError):
+        # Letters that base64 does not have, padding that does not fit, no UTF-8, no JSON, or far too deep.
         return None
+    return plain if isinstance(wanted, dict) else None
+
+
+def _unpacked(text: str) -> str:
+    return base64.b64decode(text.translate(str.maketrans("-_", "+/")) + "=" * (-len(text) % 4), validate=True).decode()

@@ -93,12 +93,14 @@ class Credential(Secretive):
         principal: the identity; must be the operation's own.
         token_id: tells tokens apart without showing them; empty where there is none.
         granted: the scopes that the authorisation server granted, where it named others than were asked for.
+        renewal: what a person does where it will not do and nobody can sign in anew for it; empty where a user can.
     """
 
     headers: Headers = field(default=(), repr=False)
     principal: str = ""
     token_id: str = ""
     granted: str = ""
+    renewal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ def problem_of(credential: Credential, answer: object, who: str) -> NoCredential
     challenge = challenge_of(answer) if isinstance(answer, Answer) else Challenge()
     if not challenge.wants_person:
         return None
-    message = f"{who} wants new proof: let the user sign in again, with the claims that it names, and bring it"
+    todo = credential.renewal or "let the user sign in again, with the claims that it names, and bring it"
+    message = f"{who} wants new proof: {todo}"
     claims = None if repeats(challenge.claims, credential) else challenge.claims
     return NoCredential("required", message, error=challenge.error, claims=claims)
 

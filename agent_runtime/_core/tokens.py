@@ -216,6 +216,18 @@ def _repeat_within(record: TokenRecord, now: float, grace: float) -> float:
     return grace - since if since is not None and since >= 0 else 0.0
 
 
+def of_no_use(record: TokenRecord | None, now: float) -> bool | None:
+    """Whether what stands in a row that has moved on serves nobody; None = that is not known yet.
+
+    Args:
+        record: the row, or None if it was deleted.
+        now: by the database's clock (UTC epoch seconds).
+    """
+    if record is None or _left(record, now, holder="") > 0:
+        return None
+    return record.problem is not None or record.doubts > 0 or record.holder is not None
+
+
 def judge_shared(
     record: TokenRecord | None,
     kept: KeptTokens | None,
@@ -242,7 +254,7 @@ def _usable(kept: KeptTokens | None, wanted: str, rejected: str | None, now: flo
     return access if access is not None and _good(access, now) and token_id(access.value) != rejected else None
 
 
-def _left(record: TokenRecord, now: float, holder: str, ended: str | None) -> float:
+def _left(record: TokenRecord, now: float, holder: str, ended: str | None = None) -> float:
     """Return the seconds that another one still holds a row."""
     if record.holder in {None, holder, ended} or record.held_until is None:
         return 0.0

@@ -161,10 +161,11 @@ class Runtime(RuntimeJobs, RuntimeBase):
     def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice.
 
-        Refresh tokens that the ledger could not take are written now; of an account whose token it does not take even
-        then, a warning is logged.
+        A token request that is out is finished, and no other is begun. Refresh tokens that the ledger could not take
+        are written now; of an account whose token it does not take even then, a warning is logged.
         """
         self._settings.closed = True
+        self._store.ending = True
         self._driver.close()
         try:
             if self._store.unsaved:
@@ -309,10 +310,11 @@ class AsyncRuntime(AsyncRuntimeJobs, RuntimeBase):
     async def close(self) -> None:
         """Close connections and, if the runtime opened it, the ledger. Safe to call twice.
 
-        Refresh tokens that the ledger could not take are written now; of an account whose token it does not take even
-        then, a warning is logged.
+        A token request that is out is finished, and no other is begun. Refresh tokens that the ledger could not take
+        are written now; of an account whose token it does not take even then, a warning is logged.
         """
         self._settings.closed = True
+        self._store.ending = True
         await self._driver.close()
         try:
             if self._store.unsaved:

@@ -12,6 +12,8 @@ CLAIMS = '{"access_token":{"acrs":{"essential":true,"value":"c1"}}}'
 PACKED = base64.b64encode(CLAIMS.encode()).decode()
 ODD = base64.urlsafe_b64encode(b'{"a":"???>>>"}').decode()
 
+DEEP = '{\\"a\\":' + "[" * 8000
+
 TOLD = Challenge(error="insufficient_claims", claims=CLAIMS)
 
 
@@ -37,6 +39,10 @@ def told(*values):
         ('Bearer claims="/w=="', Challenge()),  # no UTF-8
         (f'Bearer claims="{"A" * 8193}"', Challenge()),
         ('Bearer claims=""', Challenge()),
+        ('Bearer claims="{not json"', Challenge()),
+        ('Bearer claims="bm90IGpzb24="', Challenge()),  # not json
+        ('Bearer claims="W10="', Challenge()),  # []
+        (f'Bearer claims="{DEEP}"', Challenge()),
         (f'Basic realm="x", Bearer error="insufficient_claims", claims="{PACKED}"', TOLD),
         (f'Negotiate abc+/d==, Bearer error = "insufficient_claims" , claims="{PACKED}", Digest nonce="n"', TOLD),
         (f'Bearer realm="Basic x, Bearer error=no", error="insufficient_claims" claims="{PACKED}"', TOLD),
@@ -102,3 +108,12 @@ def test_a_challenge_that_cannot_be_read_is_a_plain_401():
     world = fresh(scripted(answer, json_answer(200, 1)))
     assert make_call(world, world.desk(), call(tool_of())).status == "succeeded"
     assert world.token.number == 2
+
+
+@pytest.mark.parametrize("claims", ["{not json", "bm90IGpzb24=", "W10="])
+def test_claims_that_are_no_object_make_no_challenge(claims):
+    """A 403 with them is an ordinary refusal, a 401 an ordinary one."""
+    header = (("WWW-Authenticate", f'Bearer claims="{claims}"'),)
+    assert not refuses_token(json_answer(403, None, header))
+    assert refuses_token(json_answer(401, None, header))
+    assert not challenge_of(json_answer(401, None, header)).wants_person

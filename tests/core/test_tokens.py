@@ -16,6 +16,7 @@ from agent_runtime._core.tokens import (
     judge,
     judge_shared,
     may_have_rotated,
+    of_no_use,
     pruned,
     seed_digest,
     token_id,
@@ -179,3 +180,24 @@ def test_stale_access_tokens_are_not_kept():
 def test_a_refresh_without_a_usable_reply_may_have_used_the_token_up(reply, may):
     """A refusal and a deliberate "not now" have not; what was lost, cut, or ended in the middle may have."""
     assert may_have_rotated(reply) is may
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        ({}, False),
+        ({"problem": "invalid_grant"}, True),
+        ({"doubts": 1}, True),
+        ({"holder": "other", "held_until": 99.0}, True),
+        ({"holder": "other", "held_until": 101.0}, None),
+        ({"holder": "other", "held_until": 101.0, "problem": "invalid_grant"}, None),
+    ],
+)
+def test_a_row_that_moved_on_is_judged(row, wanted):
+    """A refusal, a doubt and a holder that ended make it useless; while somebody is at it, nobody knows."""
+    assert of_no_use(dataclasses.replace(ROW, **{"holder": None, "held_until": None} | row), now=100.0) is wanted
+
+
+def test_of_a_row_that_is_gone_nothing_is_known():
+    """It may be made anew, so what a server gave is not settled."""
+    assert of_no_use(None, now=100.0) is None

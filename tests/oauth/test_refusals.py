@@ -9,13 +9,16 @@ import httpx
 import pytest
 
 from agent_runtime import (
+    ApiKey,
     ClientCredentials,
     HttpLookup,
     Idempotency,
     Member,
     OnBehalfOf,
     PollPolicy,
+    StaticToken,
     Timeouts,
+    TokenCallable,
     TokenExchange,
     ToolContract,
 )
@@ -197,3 +200,24 @@ def test_O6_a_token_that_is_good_serves_while_its_server_is_away(api: Api, site:
     assert 3 <= clock.boottime() - began < 4
     assert api.do(session.try_call, "one", {"n": 2}).ok
     assert len(site.forms) == 3
+
+
+ADVICE = [
+    (None, "no credential"),
+    (StaticToken(token="static-token-7"), "another credential in the settings"),
+    (ApiKey(header="X-Key", key="api-key-7"), "another credential in the settings"),
+    (TokenCallable(function=lambda: "function-token-7"), "token function"),
+    (ClientCredentials(**CLIENT), "let the user sign in again"),
+]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(("auth", "advice"), ADVICE, ids=["none", "static", "key", "function", "oauth"])
+def test_what_to_do_about_claims_fits_the_credential(api: Api, site: Site, auth: Any, advice: str, status: int) -> None:
+    """Nobody can sign in anew for a credential that stands in the settings or comes from a function."""
+    challenge = {"WWW-Authenticate": 'Bearer error="insufficient_claims", claims="eyJhIjoxfQ=="'}
+    site.on_tool = [httpx.Response(status, headers=challenge)]
+    outcome = api.do(api.open(tool(auth=auth)).try_call, "pay", {"n": 1})
+    assert (outcome.kind, outcome.error["claims"]) == ("auth", '{"a":1}')
+    assert advice in outcome.error["detail"]
+    assert ("sign in" in outcome.error["detail"]) == (advice == "let the user sign in again")

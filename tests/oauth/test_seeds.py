@@ -127,7 +127,7 @@ def test_of_two_that_begin_at_once_one_has_the_token(backend: Backend, clock: Vi
 
 
 def test_an_older_ledger_knows_whose_its_tokens_are(backend: Backend, tmp_path: Any) -> None:
-    """Migrating gives each token that began a chain to its row, the one refreshed last where two have it."""
+    """Migrating gives each token that began a chain to its row: of two, to the sound one, then by version and time."""
     url = backend.url
     if backend.name == "postgres":
         url = backend.url.replace("postgresql://", "postgresql+psycopg://", 1)
@@ -140,17 +140,31 @@ def test_an_older_ledger_knows_whose_its_tokens_are(backend: Backend, tmp_path: 
         config.set_main_option("script_location", f"{agent_runtime.ledger.__path__[0]}/migrations")
         config.attributes["connection"] = conn
         command.upgrade(config, "0003")
-        for ident, seeds, at in (("new", ["a", "b"], 9.0), ("old", ["b", "c"], 5.0)):
-            values = {"id": ident, "seeds": json.dumps(seeds).encode(), "at": at}
+        for ident, seeds, version, doubts, problem, at in (
+            ("new", ["a", "b"], 1, 0, None, 9.0),
+            ("old", ["b", "c", "d", "e", "f"], 1, 0, None, 5.0),
+            ("refused", ["d"], 7, 0, "invalid_grant", 10.0),
+            ("in doubt", ["e"], 8, 1, None, 11.0),
+            ("much used", ["f", "a"], 2, 0, None, 4.0),
+        ):
+            values = {"id": ident, "seeds": json.dumps(seeds).encode(), "version": version, "doubts": doubts}
+            values |= {"problem": problem, "at": at}
             conn.execute(
                 text(
-                    "INSERT INTO agent_runtime_tokens (id, name, version, seeds, doubts, updated_at) "
-                    "VALUES (:id, 'n', 1, :seeds, 0, :at)"
+                    "INSERT INTO agent_runtime_tokens (id, name, version, seeds, doubts, problem, updated_at) "
+                    "VALUES (:id, 'n', :version, :seeds, :doubts, :problem, :at)"
                 ),
                 values,
             )
     with open_ledger_closing(backend.url, Site(None)) as ledger:  # type: ignore[arg-type]
-        for seed, owner, other in (("a", "new", "old"), ("b", "new", "old"), ("c", "old", "new")):
+        for seed, owner, other in (
+            ("a", "much used", "new"),
+            ("b", "new", "old"),
+            ("c", "old", "new"),
+            ("d", "old", "refused"),
+            ("e", "old", "in doubt"),
+            ("f", "much used", "old"),
+        ):
             assert ledger.hold_token(other, name="n", holder="h", seconds=45, seed=seed).result(10).record is None
             assert ledger.hold_token(owner, name="n", holder="h", seconds=45, seed=seed).result(10).took
     engine.dispose()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,7 +17,7 @@ from agent_runtime._drive.tokens.turns import PROMPT
 from agent_runtime._oauth import Seal
 from agent_runtime.ledger import open_ledger
 from tests.oauth.kit import CLIENT, TOKEN_KEY, Api, Site, open_ledger_closing, rotating, rows, tool
-from tests.oauth.odd import odd
+from tests.oauth.odd import odd, once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,3 +122,65 @@ def test_a_turn_that_is_told_to_be_over_is_taken(backend: Backend, clock: Virtua
     hold = ledger.hold_token("r", name="n", holder="b", seconds=45, ended="a").result(10)
     assert (hold.took, hold.record.doubts) == (True, 1)
     ledger.close()
+
+
+def begin_closing(api: Api, runtime: Any) -> Callable[[], None]:
+    """Close a runtime as far as its waiting for token requests; return what waits for the end."""
+    if api.name == "async":
+        task = asyncio.get_running_loop().create_task(runtime.close())
+        return lambda: api.do(asyncio.wait_for, task, 30)
+    thread = threading.Thread(target=runtime.close)
+    thread.start()
+    until = time.monotonic() + 30
+    while not runtime._store.ending and time.monotonic() < until:
+        thread.join(0.001)
+    return lambda: thread.join(30)
+
+
+@EACH
+@pytest.mark.parametrize("moment", ["token", "hold_token"])
+def test_a_runtime_that_is_being_closed_asks_for_no_token(api_on_both: Api, site: Site, auth: Any, moment: str) -> None:
+    """Closed before it has the row, or between that and the request: nothing goes out, and the row is free."""
+    ended: list[Callable[[], None]] = []
+    held: list[str] = []
+
+    def closed(method: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        ended.append(begin_closing(api_on_both, runtime))
+        return method(*args, **named)
+
+    def hold(method: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        held.append(named["holder"])
+        return closed(method, *args, **named) if moment == "hold_token" else method(*args, **named)
+
+    hooks = {"hold_token": hold} | ({"token": once(closed)} if moment == "token" else {})
+    with open_ledger_closing(api_on_both.url, site) as ledger:
+        runtime = api_on_both.runtime(tool(auth=auth), url=odd(ledger, **hooks))
+        session = api_on_both.do(runtime.open, "plan")
+        assert not api_on_both.do(session.try_call, "pay", {"n": 1}).ok
+        for wait in ended:
+            wait()
+        assert [row["holder"] for row in rows(ledger) if row["holder"]] == []
+    assert (site.forms, len(held)) == ([], int(moment == "hold_token"))
+
+
+def test_a_runtime_that_is_being_closed_waits_for_no_turn(api_on_both: Api, site: Site) -> None:
+    """While another worker is at the row, closing does not wait until that one has ended."""
+    ended: list[Callable[[], None]] = []
+
+    def closed(method: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        if not ended:
+            ended.append(begin_closing(api_on_both, runtime))
+        return method(*args, **named)
+
+    with open_ledger_closing(api_on_both.url, site) as ledger:
+        first = api_on_both.open(tool(auth=rotating()), alias="first")
+        assert api_on_both.do(first.try_call, "pay", {"n": 1}).ok
+        site.clock.advance(290)
+        (row,) = rows(ledger)
+        assert ledger.hold_token(row["id"], name=row["name"], holder="other", seconds=45).result(10).took
+        runtime = api_on_both.runtime(tool(auth=rotating()), url=odd(ledger, token=closed))
+        session = api_on_both.do(runtime.open, "plan")
+        assert not api_on_both.do(session.try_call, "pay", {"n": 1}).ok
+        ended[0]()
+        (row,) = rows(ledger)
+    assert (row["holder"], len(site.forms)) == ("other", 1)

@@ -193,6 +193,86 @@ def test_a_beginning_that_was_not_taken_is_not_sent(api: Api, site: Site) -> Non
     assert events == ["turn", "not taken", "turn", "sent"]
 
 
+def lost_write(api: Api, ledger: Any) -> Any:
+    """Return a session whose first refresh brought a token that the ledger did not take."""
+    session = api.open(tool(auth=rotating(), contract=ONE_TRY), url=odd(ledger, keep_token=refused_once()))
+    assert not api.do(session.try_call, "pay", {"n": 1}).ok
+    api.site.clock.advance(46)  # its turn is over
+    return session
+
+
+def stale(api: Api) -> Any:
+    """Return a session of another worker, whose settings have a token that the server knows no more."""
+    return api.open(tool(auth=rotating(refresh_token="refresh-canary-stale")), alias="stale")
+
+
+def test_a_token_that_stands_in_memory_goes_over_one_of_no_use(
+    api_on_both: Api, site: Site, clock: VirtualClock
+) -> None:
+    """Another worker's stale token ends the chain in the row: the good one is kept, the stale one not sent again."""
+    with open_ledger_closing(api_on_both.url, site) as ledger:
+        session = lost_write(api_on_both, ledger)
+        site.on_token = [httpx.Response(400, json={"error": "invalid_grant"})]
+        other = stale(api_on_both)
+        assert api_on_both.do(other.try_call, "pay", {"n": 1}).kind == "auth"
+        assert api_on_both.do(session.try_call, "pay", {"n": 1}).ok
+        clock.advance(290)
+        assert api_on_both.do(other.try_call, "pay", {"n": 1}).ok
+        api_on_both.close_runtimes()
+    assert sent(site) == ["refresh-canary-0", "refresh-canary-stale", "refresh-canary-1"]
+
+
+def test_a_token_in_memory_leaves_a_newer_good_one_alone(
+    api_on_both: Api, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new authorisation began another chain meanwhile: that one stays, and nothing is said."""
+    with open_ledger_closing(api_on_both.url, site) as ledger:
+        lost_write(api_on_both, ledger)
+        site.refresh = "refresh-canary-stale"
+        assert api_on_both.do(stale(api_on_both).try_call, "pay", {"n": 1}).ok
+        (before,) = rows(ledger)
+        api_on_both.close_runtimes()
+        assert rows(ledger) == [before]
+    assert warnings_of(caplog) == []
+
+
+def test_closing_says_what_is_lost_while_another_is_at_the_row(
+    api_on_both: Api, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The row moved on, and what its new token is worth is not known yet: a warning names the account."""
+    with open_ledger_closing(api_on_both.url, site) as ledger:
+        lost_write(api_on_both, ledger)
+        (row,) = rows(ledger)
+        taken = ledger.hold_token(row["id"], name=row["name"], holder="other", seconds=45).result(10).record
+        named = {"holder": "other", "version": taken.version, "sealed": taken.sealed, "seeds": taken.seeds}
+        assert ledger.keep_token(row["id"], **named, release=False).result(10) is not None
+        api_on_both.close_runtimes()
+    (warning,) = warnings_of(caplog)
+    assert "alice@crm" in warning
+
+
+def test_a_token_that_came_late_goes_over_one_of_no_use(api_on_both: Api, site: Site, clock: VirtualClock) -> None:
+    """A stale token ended the chain while the refresh was out: what it brought is kept all the same."""
+
+    def overtaken(request: httpx.Request, at: Site) -> httpx.Response:
+        reply = at.issue(request)
+        clock.advance(46)
+        with open_ledger_closing(api_on_both.url, at) as ledger:
+            (row,) = rows(ledger)
+            taken = ledger.hold_token(row["id"], name="n", holder="other", seconds=45).result(10).record
+            named = {"holder": "other", "version": taken.version, "sealed": taken.sealed, "seeds": taken.seeds}
+            assert ledger.keep_token(row["id"], **named, release=False).result(10) is not None
+            ledger.free_token(row["id"], holder="other", problem="invalid_grant").result(10)
+        return reply
+
+    site.on_token = [overtaken]
+    session = api_on_both.open(tool(auth=rotating()))
+    assert api_on_both.do(session.try_call, "pay", {"n": 1}).ok
+    clock.advance(290)
+    assert api_on_both.do(session.try_call, "pay", {"n": 2}).ok
+    assert sent(site) == ["refresh-canary-0", "refresh-canary-1"]
+
+
 def test_only_ones_own_debt_is_settled() -> None:
     """What was written leaves a newer debt of the same row alone."""
     store = TokenStore()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent_runtime._core.effects import Boottime, Credential, NoCredential, Obtain, Share, ask
 from agent_runtime._core.tokens import seed_digest, token_id
 from agent_runtime._drive.tokens.fetch import fetch
-from agent_runtime._drive.tokens.identity import advice, auth_of, bearer, principal_of, ready_made
+from agent_runtime._drive.tokens.identity import OF_FUNCTION, advice, auth_of, bearer, principal_of, ready_made
 from agent_runtime._drive.tokens.rotation import rotate
 from agent_runtime._drive.tokens.scopes import note_scope
 from agent_runtime._drive.tokens.sharing import share
@@ -47,7 +47,7 @@ def acquire(store: TokenStore, effect: Acquire, default: Auth | None) -> Steps[C
     if made is not None:
         return made
     if isinstance(auth, TokenCallable):
-        return bearer((yield from ask(Obtain(auth.function, auth.principal))), principal)
+        return bearer((yield from ask(Obtain(auth.function, auth.principal))), principal, OF_FUNCTION)
     assert isinstance(auth, OAuth)
     assert not isinstance(effect.tool, FunctionTool)
     store.check(effect.tool, default)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BODY_LIMIT = 1024 * 1024
 ENDPOINT_KEPT = 24 * 3600.0
 """Seconds for which an issuer's token endpoint is remembered."""
+ENDING = NoCredential("unavailable", "the runtime is being closed; the authorisation server was not asked")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +48,17 @@ def fetch(store: TokenStore, grant: Grant) -> Steps[AccessToken | NoCredential]:
 
 def endpoint(store: TokenStore, auth: OAuth) -> Steps[str | NoCredential]:
     """Return the token endpoint of a provider, or why it may not be asked now."""
+    if store.ending:
+        return ENDING
     url = yield from _known_endpoint(store, auth)
     closed = None if isinstance(url, NoCredential) else (yield from left_alone(store, url))
     return url if closed is None else closed
 
 
 def left_alone(store: TokenStore, url: str) -> Steps[NoCredential | None]:
-    """Return how long a token endpoint has asked to be left alone, or None if it may be asked."""
+    """Return why a token endpoint may not be asked now, or None: it wants to be left alone, or the runtime ends."""
+    if store.ending:
+        return ENDING
     now = yield from ask(Boottime())
     left = store.closed_for(url, now)
     if left is None:

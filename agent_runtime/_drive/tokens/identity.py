@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from agent_runtime.config import AnyTool, Auth
 
 NO_PRINCIPAL = "none"
+OF_SETTINGS = "bring another credential in the settings, one that has the claims that it names"
+OF_FUNCTION = "let the token function return another token, one that has the claims that it names"
+OF_NOTHING = "the tool has no credential; give it one in the settings (auth=) that has the claims that it names"
 
 
 def auth_of(tool: AnyTool, default: Auth | None) -> Auth | None:
@@ -79,19 +82,19 @@ def advice(auth: OAuth, actor: str | None) -> str:
 def ready_made(auth: Auth | None, principal: str) -> Credential | None:
     """Return the credential of settings that hold it, or None where it has to be asked for."""
     if auth is None:
-        return Credential(principal=principal)
+        return Credential(principal=principal, renewal=OF_NOTHING)
     if isinstance(auth, StaticToken):
-        return bearer(auth.token, principal)
+        return bearer(auth.token, principal, OF_SETTINGS)
     if isinstance(auth, ApiKey):
-        return Credential(((auth.header, auth.key),), principal, token_id(auth.key))
+        return Credential(((auth.header, auth.key),), principal, token_id(auth.key), renewal=OF_SETTINGS)
     return None
 
 
-def bearer(token: str, principal: str) -> Credential:
+def bearer(token: str, principal: str, renewal: str = "") -> Credential:
     """Return a bearer credential, or raise `ConfigError` for a token that a header cannot carry."""
     headers = (("Authorization", f"Bearer {token}"),)
     check_headers(headers)
-    return Credential(headers, principal, token_id(token))
+    return Credential(headers, principal, token_id(token), renewal=renewal)
 
 
 def checked_token(token: object, whose: str) -> str:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_runtime._core.effects import Job, NoCredential, Obtain, ask
+from agent_runtime._core.effects import Job, NoCredential, Now, Obtain, ask
 from agent_runtime._core.tokens import (
     IN_DOUBT,
     AccessToken,
     KeptTokens,
     judge,
     may_have_rotated,
+    of_no_use,
     pruned,
     seed_digest,
 )
@@ -146,29 +148,42 @@ def save_all(store: TokenStore) -> Steps[list[str]]:
     """Try once more to write what the ledger could not take; return the accounts whose newest token is lost."""
     lost = []
     for row, left in list(store.unsaved.items()):
-        try:
+        with suppress(LedgerError):
             yield from _save(store, row)
-        except LedgerError:
-            if left.given:
-                lost.append(left.name)
+        if left.given and store.unsaved.get(row) is left:
+            lost.append(left.name)
     return lost
 
 
 def _save(store: TokenStore, row: str) -> Steps[None]:
-    """Write tokens that the ledger could not take when they came."""
+    """Write tokens that the ledger could not take when they came; they stay noted where that cannot be done yet."""
     left = store.unsaved.get(row)
     if left is None:
         return
-    yield from ask(
-        Job(
-            lambda ledger: ledger.keep_token(
-                row, holder=left.holder, version=left.version, sealed=left.sealed, seeds=left.seeds
-            )
-        )
-    )
+    wrote = yield from _written(row, left, left.version, left.seeds)
+    if not wrote and left.given and not (yield from _overtaken(row, left)):
+        return
     # The write may have taken before, without giving the row back.
     yield from ask(Job(lambda ledger: ledger.free_token(row, holder=left.holder)))
     store.settled(row, left)
+
+
+def _overtaken(row: str, left: Unsaved) -> Steps[bool]:
+    """Settle what a server gave where the row has moved on: it goes over what is of no use; False = not settled yet."""
+    record = yield from ask(Job(lambda ledger: ledger.token(row)))
+    useless = of_no_use(record, (yield from ask(Now())))
+    if record is None or not useless:
+        return useless is False
+    # What others brought meanwhile was sent: it must not begin a chain again.
+    seeds = (*record.seeds, *(seed for seed in left.seeds if seed not in record.seeds))
+    return (yield from _written(row, left, record.version, seeds))
+
+
+def _written(row: str, left: Unsaved, version: int, seeds: tuple[str, ...]) -> Steps[bool]:
+    new = yield from ask(
+        Job(lambda ledger: ledger.keep_token(row, holder=left.holder, version=version, sealed=left.sealed, seeds=seeds))
+    )
+    return new is not None
 
 
 def _beginning(turn: Rotation) -> KeptTokens:
@@ -202,7 +217,8 @@ def _keep(turn: Rotation, kept: KeptTokens) -> Steps[bool]:
     owed = Unsaved(name=turn.name, holder=turn.holder, version=turn.version, sealed=sealed, seeds=seeds)
     turn.store.owe(turn.row, owed)
     wrote = yield from keep(turn, sealed, seeds=seeds)
-    turn.store.settled(turn.row, owed)
+    if wrote or (yield from _overtaken(turn.row, owed)):
+        turn.store.settled(turn.row, owed)
     return wrote
 
 

@@ -63,6 +63,7 @@ class TokenStore:
         unshared: principals whose last token served once: nobody waits for a turn at the next one.
         granted: scopes that were granted in place of those asked for, by what was asked for.
         tasks: async refreshes under way; a loop holds its tasks weakly.
+        ending: the runtime is being closed: what is out is finished, and nothing more is asked for.
     """
 
     def __init__(self, seal: Seal | None = None, tenant: str = "default") -> None:
@@ -75,6 +76,7 @@ class TokenStore:
         self.unshared: set[str] = set()
         self.granted: dict[Hashable, str] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.ending = False
         self._flights: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._guard = threading.Lock()
 

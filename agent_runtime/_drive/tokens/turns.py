@@ -22,7 +22,7 @@ from agent_runtime._core.tokens import (
     Use,
     Wait,
 )
-from agent_runtime._drive.tokens.fetch import Reply, endpoint, left_alone, request
+from agent_runtime._drive.tokens.fetch import ENDING, Reply, endpoint, left_alone, request
 
 if TYPE_CHECKING:
     from agent_runtime._core.effects import Steps
@@ -110,6 +110,8 @@ def try_turn(turn: Turn) -> Steps[AccessToken | NoCredential | None]:
     now = yield from ask(Now())
     move = turn.judged(now)
     if isinstance(move, Wait):
+        if turn.store.ending:
+            return ENDING
         yield from _pause(turn, move.seconds)
         return None
     if isinstance(move, Use):

@@ -19,7 +19,13 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), primary_key=True, nullable=False),
         sa.Column("token_id", sa.Text(), nullable=False),
     )
-    # The row that was refreshed last has the chain that the server still takes.
-    rows = op.get_bind().execute(sa.text("SELECT id, seeds FROM agent_runtime_tokens ORDER BY updated_at"))
+    # The last of these owns what several have: a sound row that was refreshed most has the chain that the server still
+    # takes. A row is written last also where its first refresh was refused.
+    rows = op.get_bind().execute(
+        sa.text(
+            "SELECT id, seeds FROM agent_runtime_tokens "
+            "ORDER BY CASE WHEN problem IS NULL AND doubts = 0 THEN 1 ELSE 0 END, version, updated_at"
+        )
+    )
     owners = {digest: row.id for row in rows for digest in json.loads(bytes(row.seeds))}
     op.bulk_insert(seeds, [{"digest": digest, "token_id": ident} for digest, ident in owners.items()])
