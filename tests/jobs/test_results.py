@@ -254,7 +254,7 @@ def test_claims_that_a_look_is_answered_with_are_a_persons_matter(api: JobApi, p
     outcome = session.try_call(tool, ARGS)
     assert (outcome.state, outcome.status, len(api.gets)) == ("accepted", "pending", 1 if page == "status" else 2)
     assert "acrs" in outcome.error["claims"]
-    assert "sign in again" in outcome.message
+    assert "let the token function return another token" in outcome.message
     assert len(made) == len(api.seen)
     api.script(DONE)
     assert session.call(tool, ARGS).value == RESULT

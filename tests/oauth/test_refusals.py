@@ -204,9 +204,9 @@ def test_O6_a_token_that_is_good_serves_while_its_server_is_away(api: Api, site:
 
 ADVICE = [
     (None, "no credential"),
-    (StaticToken(token="static-token-7"), "another credential in the settings"),
-    (ApiKey(header="X-Key", key="api-key-7"), "another credential in the settings"),
-    (TokenCallable(function=lambda: "function-token-7"), "token function"),
+    (StaticToken(token="static-canary-7"), "another credential in the settings"),
+    (ApiKey(header="X-Key", key="key-canary-7"), "another credential in the settings"),
+    (TokenCallable(function=lambda: "call-canary-7"), "token function"),
     (ClientCredentials(**CLIENT), "let the user sign in again"),
 ]
 
