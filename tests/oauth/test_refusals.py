@@ -205,7 +205,7 @@ def test_O6_a_token_that_is_good_serves_while_its_server_is_away(api: Api, site:
 ADVICE = [
     (None, "no credential"),
     (StaticToken(token="static-canary-7"), "another credential in the settings"),
-    (ApiKey(header="X-Key", key="key-canary-7"), "another credential in the settings"),
+    (ApiKey(header="X-API-Key", key="key-canary-7"), "another credential in the settings"),
     (TokenCallable(function=lambda: "call-canary-7"), "token function"),
     (ClientCredentials(**CLIENT), "let the user sign in again"),
 ]
