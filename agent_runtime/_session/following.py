@@ -30,7 +30,7 @@ MOMENT: Final = 0.05
 AGAIN: Final = 30.0
 """Seconds for which a job is left alone that could not be looked at, and between two looks for matters."""
 THREADS: Final = 16
-TASKS: Final = 32
+TASKS: Final = 16
 
 
 class Rounds:

@@ -123,7 +123,7 @@ class RuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once; None = 16 threads of a blocking runtime, 32 tasks of an async one.
+            concurrency: looks at once; None = 16 threads of a blocking runtime, 16 tasks of an async one.
             on_end: hears of each job that ended, by a poll, a callback or another worker, or is gone, and whose code
                 was not told: at least once, also across crashes, and once as a rule. What it raises ends this, and that
                 end is told again; so it is 90 s after a process died in it.
@@ -189,7 +189,7 @@ class AsyncRuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once; None = 16 threads of a blocking runtime, 32 tasks of an async one.
+            concurrency: looks at once; None = 16 threads of a blocking runtime, 16 tasks of an async one.
             on_end: hears of each job that ended, by a poll, a callback or another worker, or is gone, and whose code
                 was not told: at least once, also across crashes, and once as a rule. What it raises ends this, and that
                 end is told again; so it is 90 s after a process died in it.
