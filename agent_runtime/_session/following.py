@@ -29,8 +29,8 @@ MOMENT: Final = 0.05
 """Seconds for which nothing is taken to have become due, while all that was is at work."""
 AGAIN: Final = 30.0
 """Seconds for which a job is left alone that could not be looked at, and between two looks for matters."""
-THREADS: Final = 16
-TASKS: Final = 16
+LOOKS: Final = 16
+"""Looks at once, in threads or tasks."""
 
 
 class Rounds:

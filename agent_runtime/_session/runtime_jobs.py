@@ -57,9 +57,7 @@ class _JobsBase(RuntimeBase):
         return sorted(last.values(), key=lambda one: (one.operation.created_at, one.operation.id))
 
     def _looks(self, concurrency: int | None) -> int:
-        if concurrency is None:
-            return following.TASKS if self._is_async else following.THREADS
-        return count("concurrency", concurrency)
+        return following.LOOKS if concurrency is None else count("concurrency", concurrency)
 
     def _until(self, until: float | None) -> float:
         return self._settings.world.ledger.now() if until is None else seconds("until", until)
@@ -123,7 +121,7 @@ class RuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once; None = 16 threads of a blocking runtime, 16 tasks of an async one.
+            concurrency: looks at once, in threads of a blocking runtime, in tasks of an async one; None = 16.
             on_end: hears of each job that ended, by a poll, a callback or another worker, or is gone, and whose code
                 was not told: at least once, also across crashes, and once as a rule. What it raises ends this, and that
                 end is told again; so it is 90 s after a process died in it.
@@ -189,7 +187,7 @@ class AsyncRuntimeJobs(_JobsBase):
         Args:
             until: UTC epoch seconds until which it goes on; it ends earlier once no job is left. None = only what is
                 due now.
-            concurrency: looks at once; None = 16 threads of a blocking runtime, 16 tasks of an async one.
+            concurrency: looks at once, in threads of a blocking runtime, in tasks of an async one; None = 16.
             on_end: hears of each job that ended, by a poll, a callback or another worker, or is gone, and whose code
                 was not told: at least once, also across crashes, and once as a rule. What it raises ends this, and that
                 end is told again; so it is 90 s after a process died in it.
