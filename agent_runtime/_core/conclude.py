@@ -8,7 +8,6 @@ half-done mutation. After one ambiguous or in-progress attempt a later refusal l
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.classify import Finding, Verdict, effect_of_end
@@ -16,6 +15,7 @@ from agent_runtime._core.handles import written
 from agent_runtime._core.job_end import ended
 from agent_runtime._core.problem import describe_error
 from agent_runtime._core.reach import asked_at, sent_to
+from agent_runtime._core.results import ascii_json
 from agent_runtime._core.states import check
 from agent_runtime._model import (
     UNSET,
@@ -296,4 +296,4 @@ def error_of(result: Result) -> bytes | None:
         if isinstance(result, SendFailure) or result.transport:
             sent = result.maybe_sent if isinstance(result, SendFailure) else not result.proof
             seen |= {"seen_by": "transport", "maybe_sent": sent}
-    return json.dumps(seen, ensure_ascii=True, separators=(",", ":")).encode()
+    return ascii_json(seen)

@@ -46,17 +46,15 @@ def ended(
         elsewhere=None,
     )
     if reading.status in {"failed", "cancelled"}:
-        said = {"status": reading.status, "error": reading.error, "message": reading.message}
         return Change(
             state=State.FAILED,
             reason=Reason.JOB_ENDED,
             effect=Effect(tool.contract.polling.failed_effect),
             resume_at=None,
             handle=written(kept),
-            error=json_bytes({name: value for name, value in said.items() if value is not None}),
+            error=_error(reading, reading.status),
         )
     if reading.status == "unknown":
-        said = {"status": reading.word, "error": reading.error, "message": reading.message}
         return Change(
             state=State.UNKNOWN,
             reason=Reason.JOB_UNCLEAR,
@@ -64,7 +62,7 @@ def ended(
             resume_at=None,
             mark_maybe=True,
             handle=written(kept),
-            error=json_bytes({name: value for name, value in said.items() if value is not None}),
+            error=_error(reading, reading.word),
         )
     result = body if body is not None else _result_text(reading)
     state = read_result(result, body_state, tool).state
@@ -80,6 +78,12 @@ def ended(
         result=result,
         result_state=state,
     )
+
+
+def _error(reading: JobReading, word: str | None) -> bytes:
+    """Return what a job said that did not end well, as JSON text."""
+    said = {"status": word, "error": reading.error, "message": reading.message}
+    return json_bytes({name: value for name, value in said.items() if value is not None})
 
 
 def contradicts(reading: JobReading, operation: OperationRecord) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.job_start import (
     HEADERS,
-    ID_MEMBERS,
+    JOB_MEMBERS,
     LONGEST_HINT,
     NOT_JSON,
     id_text,
@@ -42,10 +42,8 @@ WHOLE: Final = 100.0
 """Per cent."""
 
 
-UNCLEAR: Final = frozenset({"succeeded", "completed_with_errors", "unknown"})
+UNCLEAR: Final = GOOD | {"unknown"}
 """Ends of which the job's own URL may tell more."""
-ASKING_IDS: Final = frozenset(ID_MEMBERS) - {"id", "name"}
-"""Members that name a job and nothing else; an ``id`` may be the answer's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def checked_reading(told: object, function: str) -> JobReading:
 
 def names_another(body: dict[str, Any], handle: Handle) -> bool:
     """Whether a body names another job than the handle's, in the member in which the start named that one."""
-    if handle.job_id is None or handle.id_from not in ASKING_IDS:
+    if handle.job_id is None or handle.id_from not in JOB_MEMBERS:
         return False
     told = [id_text(one.get(handle.id_from)) for one in (body, _object(body.get("data")) or {})]
     named = [one for one in told if one is not None]

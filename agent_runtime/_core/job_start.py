@@ -33,12 +33,15 @@ if TYPE_CHECKING:
 
 HEADERS: Final = (("Operation-Location", "operation-location"), ("Azure-AsyncOperation", "azure-async"))
 URL_MEMBERS: Final = ("status_url", "statusUrl", "status_uri")
-ID_MEMBERS: Final = ("job_id", "jobId", "operation_id", "operationId", "task_id", "taskId", "id", "name")
+JOB_MEMBERS: Final = ("job_id", "jobId", "operation_id", "operationId", "task_id", "taskId")
+"""Members that name a job and nothing else."""
+ID_MEMBERS: Final = (*JOB_MEMBERS, "id", "name")
+"""An ``id`` or ``name`` may be the answer's own, where no other member names a job."""
 ENDED_STATES: Final = frozenset({"succeeded", "failed", "canceled", "cancelled"})
 LONGEST_HINT: Final = 30 * 86_400.0
 """Seconds; a tool that asks for a longer wait means something else."""
-LONGEST_ESTIMATE: Final = 366 * 86_400.0
-"""Seconds; no job that is said to take longer is waited for."""
+LONGEST_TOLD: Final = 366 * 86_400.0
+"""Seconds beyond which it is not believed how long a job is said to take."""
 NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 NO_URL: Final = "\\"
 """What `resolve` takes for no URL."""
@@ -82,7 +85,7 @@ class _Start:
             started_at=self.now,
             poll_after=hint,
             not_before=None if hint is None else self.now + hint,
-            estimated=_capped(number(self.body.get("estimated_duration_seconds")), LONGEST_ESTIMATE),
+            estimated=_capped(number(self.body.get("estimated_duration_seconds")), LONGEST_TOLD),
             stream=self._stream(),
             **{"obstacle": None if url is None or self.may_ask(url) else "elsewhere", **more},
         )
@@ -170,7 +173,7 @@ def _adapted(start: _Start) -> Handle | None:
         handle = dataclasses.replace(handle, job_id=told.job_id, id_from=None)
     hint = _capped(told.poll_after, LONGEST_HINT) or None
     not_before = None if hint is None else start.now + hint
-    estimated = _capped(told.estimated, LONGEST_ESTIMATE)
+    estimated = _capped(told.estimated, LONGEST_TOLD)
     return dataclasses.replace(handle, poll_after=hint, not_before=not_before, estimated=estimated)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_runtime._core.handles import handle_of
 from agent_runtime._core.reach import obstacle_of
-from agent_runtime._core.results import read_result
+from agent_runtime._core.results import ascii_json, read_result
 from agent_runtime._core.settle import only_a_decision
 from agent_runtime._model import (
     SETTLED,
@@ -373,7 +373,7 @@ def snapshot(operation: OperationRecord, stay: str = "") -> bytes:
     kept = {name: getattr(operation, name) for name in KEPT} | {"stay": stay}
     kept["error"] = json.loads(operation.error) if operation.error else None
     kept["handle"] = json.loads(operation.handle) if operation.handle else None
-    return json.dumps(kept, ensure_ascii=True, separators=(",", ":")).encode()
+    return ascii_json(kept)
 
 
 def restored(operation: OperationRecord, kept: bytes) -> tuple[OperationRecord, str]:

@@ -19,7 +19,7 @@ from agent_runtime._core.job_fetching import Fetched, credential_for, fetch, loo
 from agent_runtime._core.job_news import end, moved, told
 from agent_runtime._core.job_progress import announce, say, say_end
 from agent_runtime._core.job_reading import GOOD, names_another, read_job
-from agent_runtime._core.job_start import fault_of, json_of, poll_hint
+from agent_runtime._core.job_start import HEADERS, fault_of, json_of, poll_hint
 from agent_runtime._core.job_stream import listen
 from agent_runtime._core.poll_waits import Step, end_of, is_too_long, next_wait, turn_of
 from agent_runtime._core.reach import asked_at, may_ask, sent_to
@@ -176,12 +176,13 @@ def _answered(run: Run, handle: Handle, policy: PollPolicy, answer: Answer) -> S
         stuck = dataclasses.replace(handle, obstacle="redirected", elsewhere=where)
         return (yield from _out_of_reach(run, stuck, policy, answer_evidence("poll", answer, detail="redirected")))
     too_long = answer.body_state is BodyState.OVERSIZED
-    hint = poll_hint(answer, json_of(answer), now=now)
+    body = json_of(answer)
+    hint = poll_hint(answer, body, now=now)
     if not 200 <= answer.status < 300 or not (answer.body_state is BodyState.WHOLE or too_long):
         yield from _keep_looking(run, handle, policy, hint, _trouble(f"HTTP {answer.status}"))
         return True
     handle = dataclasses.replace(handle, found_at=now, missed=0)
-    if names_another((members_of(answer.body) or {}) if too_long else json_of(answer), handle):
+    if names_another((members_of(answer.body) or {}) if too_long else body, handle):
         seen = answer_evidence("poll", answer, detail="it names another job, so it says nothing about this one")
         yield from _keep_looking(run, handle, policy, hint, seen)
         return True
@@ -225,8 +226,8 @@ def _trouble(detail: str) -> NewEvidence:
 
 def _moved_on(run: Run, handle: Handle, answer: Answer) -> Handle:
     """A running job may name a new place to ask, where that may be asked."""
-    location = answer.header("Location") if answer.status == 202 else None
-    place = answer.header("Operation-Location") or answer.header("Azure-AsyncOperation") or location
+    names = [name for name, _ in HEADERS] + (["Location"] if answer.status == 202 else [])
+    place = next(filter(None, map(answer.header, names)), None)
     url = resolve(answer.url or handle.url or "", place) if place else None
     if url is None or not may_ask(url, sent_to(run.operation), run.tool.contract.polling):
         return handle

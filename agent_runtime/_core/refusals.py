@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime._core.challenges import Challenge, challenge_of
 from agent_runtime._core.effects import NoCredential
+from agent_runtime._core.results import ascii_json
 from agent_runtime._core.run import stop_for_auth
 from agent_runtime._core.scrub import repeats
 from agent_runtime._model import Answer
@@ -52,4 +53,4 @@ def with_granted_scope(change: Change, result: object, granted: str) -> Change:
     if challenge_of(result).error != "insufficient_scope":
         return change
     told = json.loads(change.error) | {"granted_scope": granted}
-    return dataclasses.replace(change, error=json.dumps(told, ensure_ascii=True, separators=(",", ":")).encode())
+    return dataclasses.replace(change, error=ascii_json(told))

@@ -42,6 +42,11 @@ def read_result(body: bytes, body_state: BodyState, tool: AnyTool) -> Reading:
     return _check(value, tool)
 
 
+def ascii_json(value: Any) -> bytes:
+    """Return a JSON value as text in ASCII, such as rows keep of errors and of what was delivered."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+
+
 def json_bytes(value: Any) -> bytes:
     """Return a JSON value as text in UTF-8; half a surrogate pair, which UTF-8 cannot hold, stays as an escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime._core.backoff import LONGEST_WAIT, wait_before_retry
 from agent_runtime._core.effects import Acquire, Credential, NewId, NoCredential, Now, Persist, Random, Sleep, ask
+from agent_runtime._core.results import ascii_json
 from agent_runtime._core.states import check
 from agent_runtime._model import Advance, Change, File, Reason, State, Took
 from agent_runtime.errors import EntryRefused, LeaseLost
@@ -260,4 +260,4 @@ def _told(problem: NoCredential) -> bytes:
         "claims": problem.claims,
         "description": problem.description,
     }
-    return json.dumps({name: text for name, text in told.items() if text is not None}, separators=(",", ":")).encode()
+    return ascii_json({name: text for name, text in told.items() if text is not None})

@@ -129,12 +129,21 @@ class JobAdapter:
 
 
 class _Words(Mapping[str, JobStatus]):
-    """A copy of declared words that nobody changes: policies are shared, hashed and pickled."""
+    """A copy of declared words that nobody changes: policies are shared, hashed and pickled.
 
-    __slots__ = ("_told",)
+    ``compared``: the words as they are compared. Two that are one, with two meanings, are refused.
+    """
+
+    __slots__ = ("_told", "compared")
 
     def __init__(self, told: Mapping[str, JobStatus]) -> None:
         self._told = dict(told)
+        self.compared: dict[str, JobStatus] = {}
+        for word, status in told.items():
+            name = compact(word)
+            if not name or self.compared.setdefault(name, status) != status:
+                msg = f"PollPolicy: words has {word!r}, which is empty or stands there twice with two meanings"
+                raise ConfigError(msg)
 
     def __getitem__(self, word: str) -> JobStatus:
         return self._told[word]
@@ -209,13 +218,13 @@ class PollPolicy:
                 raise ConfigError(msg)
         if self.webhook == "":
             raise ConfigError("webhook must be True, False or the name of a source, not an empty text")
-        _own_words(self.words)
         object.__setattr__(self, "words", _Words(self.words))
 
     @property
     def own_words(self) -> Mapping[str, JobStatus]:
         """The declared words as they are compared."""
-        return _own_words(self.words)
+        assert isinstance(self.words, _Words)
+        return self.words.compared
 
     @property
     def source(self) -> str | None:
@@ -223,14 +232,3 @@ class PollPolicy:
         if isinstance(self.webhook, str):
             return self.webhook
         return "default" if self.webhook else None
-
-
-def _own_words(words: Mapping[str, JobStatus]) -> dict[str, JobStatus]:
-    """Return declared words as they are compared; two that are one, with two meanings, are refused."""
-    own: dict[str, JobStatus] = {}
-    for word, status in words.items():
-        name = compact(word)
-        if not name or own.setdefault(name, status) != status:
-            msg = f"PollPolicy: words has {word!r}, which is empty or stands there twice with two meanings"
-            raise ConfigError(msg)
-    return own

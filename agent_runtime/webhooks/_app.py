@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_runtime._core.job_start import JOB_MEMBERS
 from agent_runtime._model.events import CallbackEvent
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.webhooks._verify import CallbackRefused
@@ -27,7 +28,6 @@ UNVERIFIED: Final = "a callback of source %s was refused, since its verifier fai
 UNREAD: Final = "a callback of source %s was refused, since its reader failed: %s"
 
 BODY_LIMIT: Final = 1024 * 1024
-JOB_MEMBERS: Final = ("job_id", "jobId", "operation_id", "operationId", "task_id", "taskId")
 KEY_MEMBERS: Final = ("idempotency_key", "idempotencyKey")
 
 

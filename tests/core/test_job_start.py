@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from agent_runtime._core.job_start import LONGEST_ESTIMATE, LONGEST_HINT, job_answer, parsed, poll_hint, start_of
+from agent_runtime._core.job_start import LONGEST_HINT, LONGEST_TOLD, job_answer, parsed, poll_hint, start_of
 from agent_runtime._model import Answer, BodyState, Request
 from agent_runtime.config import PollPolicy
 from agent_runtime.config.jobs import JobAdapter, JobStart
@@ -323,6 +323,6 @@ def test_numbers_of_a_start_are_capped():
     """What is beyond means something else."""
     told = JobStart(url="/j", poll_after=1e12, estimated=1e12)
     found = start(started(), adapter=adapter(lambda _: told))
-    assert (found.poll_after, found.estimated) == (LONGEST_HINT, LONGEST_ESTIMATE)
+    assert (found.poll_after, found.estimated) == (LONGEST_HINT, LONGEST_TOLD)
     assert start(started(), adapter=adapter(lambda _: JobStart(url="/j", poll_after=0.0))).poll_after is None
-    assert start(started({"estimated_duration_seconds": 1e12})).estimated == LONGEST_ESTIMATE
+    assert start(started({"estimated_duration_seconds": 1e12})).estimated == LONGEST_TOLD
